@@ -218,6 +218,13 @@ static void find_operands(const struct conv_job *job, const void *ret[3]) {
     ret[2] = job->direction == CONV_FORWARD ? o->result : o->out;
 }
 
+/* Images of one position are stored alike in both orders, and then cuDNN takes the channels for the
+ * last dimension. */
+bool dnn_filter_is_channels_first(const struct conv_job *job) {
+    const struct conv_shape *s = job->shape;
+    return job->is_channels_first && (conv_n_positions(s->in) > 1 || conv_n_positions(s->out) > 1);
+}
+
 static struct convolution_kind kind_of(const struct conv_job *job, const void *const operands[3],
                                        int64_t max_workspace_bytes) {
     struct convolution_kind kind;
@@ -231,6 +238,7 @@ static struct convolution_kind kind_of(const struct conv_job *job, const void *c
     kind.dtype = (int32_t)job->dtype;
     kind.direction = (uint8_t)job->direction;
     kind.is_channels_first = job->is_channels_first;
+    kind.has_filter_channels_first = dnn_filter_is_channels_first(job);
     kind.allows_tf32 = may_use_tf32;
     return kind;
 }

@@ -14,7 +14,11 @@ void gpu_dnn_open(const char *folders, bool allow_tf32, void *simulated);
 /* Returns why cuDNN cannot be used; NULL if it can. */
 const char *gpu_dnn_missing(void);
 
-/* Computes device_engine.convolve. A plan's workspace is at most the device's limit; where memory
+/* Is the filter of gpu_convolve [out, in, window]? Otherwise it is [out, window, in]. */
+bool dnn_filter_is_channels_first(const struct conv_job *job);
+
+/* Computes a convolution as device_engine.convolve does, of a filter that is stored as
+ * dnn_filter_is_channels_first says. A plan's workspace is at most the device's limit; where memory
  * is short, an engine that wants less takes its place. Errors: UNIMPLEMENTED without the library or
  * an engine, RESOURCE_EXHAUSTED, the library's and the driver's. */
 struct status *gpu_convolve(struct kernel_ctx *ctx, const struct conv_job *job) MUST_USE;

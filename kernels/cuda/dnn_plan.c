@@ -12,8 +12,8 @@
  * that it does not support the convolution.
  *
  * Tensors are described as cuDNN names dimensions, batch and channels first; their strides say how
- * they are stored. So channels may be last, and filters are [window, in, out] as clients have them:
- * nothing is transposed. Padding before and after may differ. */
+ * they are stored, so channels of images may be last. Engines read filters in the order of the
+ * images, whatever their strides say. Padding before and after may differ. */
 #include "kernels/cuda/dnn_plan.h"
 
 #include <stdlib.h>
@@ -88,19 +88,21 @@ static struct status *new_image(struct gpu_convolution *c, const struct convolut
     return new_tensor(c, kind, id, dims, strides, ret);
 }
 
-/* A filter: dimensions [out, in, window], stored as [window, in, out]. */
+/* A filter: dimensions [out, in, window], stored as dnn_filter_is_channels_first says. */
 static struct status *new_filter(struct gpu_convolution *c, const struct convolution_kind *kind,
                                  cudnnBackendDescriptor_t *ret) {
     const struct conv_shape *s = &kind->shape;
-    int64_t dims[MAX_RANK] = {s->out_channels, s->in_channels / s->groups};
-    int64_t strides[MAX_RANK] = {1, s->out_channels};
+    bool is_first = kind->has_filter_channels_first;
+    int64_t dims[MAX_RANK] = {s->out_channels, s->in_channels / s->groups}, strides[MAX_RANK];
     int skipped = first_spatial(s), n = 3 - skipped;
-    int64_t step = dims[0] * dims[1];
+    int64_t step = is_first ? 1 : dims[1];
     for (int i = n - 1; i >= 0; i--) {
         dims[2 + i] = s->window[skipped + i];
         strides[2 + i] = step;
         step *= dims[2 + i];
     }
+    strides[1] = is_first ? step : 1;
+    strides[0] = conv_n_positions(s->window) * dims[1];
     return new_tensor(c, kind, ID_FILTER, dims, strides, ret);
 }
 

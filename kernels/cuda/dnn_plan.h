@@ -27,7 +27,7 @@ struct convolution_kind {
     int64_t alignment;           /* of all operands, in bytes */
     int64_t max_workspace_bytes; /* engines that need more are passed over */
     int32_t dtype;
-    uint8_t direction, is_channels_first, allows_tf32;
+    uint8_t direction, is_channels_first, has_filter_channels_first, allows_tf32;
 };
 
 /* The ids of a graph's tensors. */

@@ -25,6 +25,12 @@ class ToolProcess:
             self.process.wait()
             self.process = None
 
+    def kill(self):
+        """Ends a process that does not answer: whoever waits for its reply gets Crashed."""
+        process = self.process
+        if process:
+            process.kill()
+
     def _read(self, n):
         data = self.process.stdout.read(n)
         if len(data) < n:

@@ -7,7 +7,8 @@ half needs.
            payload.tar.xz      bin/ and lib/: the programs, and what they link except the C
                                library
            cases/FAMILY.xz     the differential cases with an op that a GPU computes: graph, feeds,
-                               and what TensorFlow's CPU answers
+                               and what TensorFlow's CPU answers; FAMILY-first.xz: convolutions
+                               with channels first
            graphs/NAME.pb      the graphs that are timed (graphs.py)
            pack.json           what is in it
 """
@@ -32,8 +33,10 @@ BUILD = os.path.join(ROOT, os.environ.get("MILLRACE_BUILD", "build"))
 sys.path[:0] = [HERE, os.path.join(ROOT, "tests", "differential")]
 
 import oracle  # noqa: E402: before TensorFlow, whose oneDNN it switches off
+import channels_first  # noqa: E402
 import graphs  # noqa: E402
 import op_report  # noqa: E402
+import replay  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 MAX_BYTES = 64 << 20
@@ -132,6 +135,9 @@ def pack_case(name, build, options, ops):
     results = oracle._run_tensorflow(graph, steps)
     kept = {key: options[key] for key in ("rtol", "atol", "bits", "to_largest", "ignore",
                                           "explained") if key in options}
+    if op_report.is_rounded_on_gpu(name):
+        kept.pop("rtol", None)
+        kept.pop("atol", None)
     reason = op_report.gpu_reason(name)
     if reason:
         kept["explained"] = reason
@@ -143,6 +149,21 @@ def case_size(case):
     values = [value[2] for step in case["expected"] for value in step.get("values", ())]
     return len(case["graph"]) + sum(len(value) for value in values) + sum(
         len(feed) for feeds, _, _ in case["steps"] for feed in feeds.values())
+
+
+FIRST_STRIDE = 5  # of the convolutions that come with channels first, too
+
+
+def pack_channels_first(path):
+    """The same for some convolutions of a family with channels first. Returns their number."""
+    first = path.replace(".xz", "-first.xz")
+    turned = [case for case in map(channels_first.channels_first, replay.cases_of(path)) if case]
+    turned = turned[::FIRST_STRIDE]
+    if turned:
+        with lzma.open(first, "wb", preset=6) as file:
+            for case in turned:
+                pickle.dump(case, file, protocol=4)
+    return len(turned)
 
 
 def pack_family(path, family, ops, sample):
@@ -197,6 +218,9 @@ def main():
         n, n_large = pack_family(path, family, ops, options.sample)
         if n:
             manifest["cases"][family] = n
+            n_first = pack_channels_first(path)
+            if n_first:
+                manifest["cases"][family + "-first"] = n_first
         if n_large:
             manifest["too_large"][family] = n_large
         print(f"{family}: {n} cases, {n_large} too large", flush=True)

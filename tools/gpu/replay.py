@@ -12,6 +12,7 @@ import os
 import pickle
 import struct
 import sys
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -29,7 +30,8 @@ NUMBERS = {1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "i
            19: "float16", 22: "uint32", 23: "uint64"}
 INTERNAL, UNIMPLEMENTED = 13, 12
 CODES_FOR_INTERNAL = (3, 9, 5, 15)  # what we say where TensorFlow says INTERNAL
-PROCESSES, MAX_FAILURES = 6, 40
+PROCESSES, MAX_FAILURES = 14, 40
+CASE_TIMEOUT_S = 60
 
 
 # ---- a tensor as protobuf: dtype 1, shape 2 {dim 2 {size 1}}, content 4 ----
@@ -160,10 +162,14 @@ def step_differs(reply, expected, options):
 
 def replay_case(evaluator, case):
     """(agree, explained or differs, what differs)."""
+    watchdog = threading.Timer(CASE_TIMEOUT_S, evaluator.kill)
+    watchdog.start()
     try:
         replies = evaluator.run(case["graph"], case["steps"])
     except Crashed as crash:
         return "differs", str(crash)
+    finally:
+        watchdog.cancel()
     replies += [replies[-1]] * (len(case["expected"]) - len(replies))
     for reply, expected in zip(replies, case["expected"]):
         difference, is_usual = step_differs(reply, expected, case["options"])

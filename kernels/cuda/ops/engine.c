@@ -2,7 +2,6 @@
 #include "kernels/cuda/ops/engine.h"
 
 #include "kernels/cuda/blas.h"
-#include "kernels/cuda/dnn.h"
 #include "kernels/cuda/ops/engine_internal.h"
 #include "kernels/cuda/ops/reductions.h"
 
@@ -30,7 +29,7 @@ const struct device_engine gpu_engine = {
     .sum_rows = reduction_sum_rows,
     .multiply = gpu_multiply,
     .pool = engine_pool,
-    .convolve = gpu_convolve,
+    .convolve = engine_convolve,
     .depthwise = engine_depthwise,
     .batch_norm = engine_batch_norm,
     .batch_norm_grad = engine_batch_norm_grad,

@@ -27,6 +27,8 @@ int64_t engine_index(enum dtype dtype); /* enum pick_index */
  * (the pointers, or-ed together). */
 size_t engine_widen(size_t element_bytes, int64_t len, uintptr_t addresses);
 
+/* engine_convolve.c */
+struct status *engine_convolve(struct kernel_ctx *ctx, const struct conv_job *job) MUST_USE;
 /* engine_depthwise.c */
 struct status *engine_depthwise(struct kernel_ctx *ctx, const struct conv_job *job) MUST_USE;
 /* engine_moves.c */

@@ -4,7 +4,8 @@
  * to TF32, and the last one does none of that and wants no workspace. A convolution is an operation
  * of the stream that the function gpu_convolution of MILLRACE_SIM_KERNELS computes. What is not
  * finalised, lacks an attribute or does not fit together is refused, and so is an operand that is
- * aligned less than its descriptor says. */
+ * aligned less than its descriptor says. As in NVIDIA's engines, a filter is read in the order of
+ * the images, whatever its strides are. */
 #include "kernels/cuda/convolution_args.h"
 #include "kernels/cuda/dnn_api.h"
 #include "tests/cuda/sim/driver.h"
@@ -208,6 +209,19 @@ static bool fits(const struct convolution_args *args, const int64_t after[3]) {
     return true;
 }
 
+/* The strides that engines use for the filter: channels last, or first. */
+static void order_filter(struct convolution_args *args) {
+    struct convolution_tensor *filter = &args->filter;
+    bool is_last = args->in.strides[1] == 1 && args->out.strides[1] == 1;
+    int64_t step = is_last ? filter->dims[1] : 1;
+    for (int i = 4; i >= 2; i--) {
+        filter->strides[i] = step;
+        step *= filter->dims[i];
+    }
+    filter->strides[1] = is_last ? 1 : step;
+    filter->strides[0] = is_last ? step : step * filter->dims[1];
+}
+
 static int read_graph(const struct cudnnBackendDescriptor *graph, struct convolution_args *args) {
     static const struct {
         int type, window, in, filter, out, beta;
@@ -249,6 +263,7 @@ static int read_graph(const struct cudnnBackendDescriptor *graph, struct convolu
             read_spatial(window, CUDNN_ATTR_CONVOLUTION_DILATIONS, 1, args->rate) &&
             read_spatial(window, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, 0, args->pad) &&
             read_spatial(window, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, 0, after);
+        order_filter(args);
         return is_right && fits(args, after) ? DNN_SUCCESS : DNN_BAD_PARAM;
     }
     return DNN_BAD_PARAM;

@@ -193,7 +193,8 @@ static bool read_spatial(const struct cudnnBackendDescriptor *window, int name, 
     return true;
 }
 
-/* Do the sizes fit together? */
+/* Do the sizes fit together? NVIDIA's engines for a filter's gradient may know one padding for both
+ * sides, and then read beyond images where it would give other sizes. */
 static bool fits(const struct convolution_args *args, const int64_t after[3]) {
     const int64_t *in = args->in.dims, *filter = args->filter.dims, *out = args->out.dims;
     if (in[0] != out[0] || out[1] != filter[0] || in[1] % filter[1] != 0 ||
@@ -204,6 +205,10 @@ static bool fits(const struct convolution_args *args, const int64_t after[3]) {
                 space = in[2 + i] + args->pad[i] + after[i] - window;
         if (args->pad[i] < 0 || after[i] < 0 || space < 0 ||
             space / args->stride[i] + 1 != out[2 + i])
+            return false;
+        int64_t even = in[2 + i] + 2 * args->pad[i] - window;
+        if (args->direction == CONVOLUTION_BACKPROP_FILTER &&
+            (even < 0 || even / args->stride[i] + 1 != out[2 + i]))
             return false;
     }
     return true;

@@ -115,6 +115,24 @@ static const struct program net_step = {
     "y = _MrFetch(uf, ^uw) {T=float, index=0}\n"
     "y2 = _MrFetch(xe) {T=float, index=1}\n"};
 
+/* Products that a CPU would hand to several threads of the pool. */
+static const struct program wide_step = {"wide",
+                                         {128},
+                                         1,
+                                         FEED
+                                         "s = Const() {dtype=int32, value=int32[2]{128, 1}} @C\n"
+                                         "m = Reshape(x, s) {T=float, Tshape=int32} @G\n"
+                                         "o = MatMul(m, m) {T=float, transpose_b=true} @G\n"
+                                         "a1 = MatMul(o, o) {T=float} @G\n"
+                                         "a2 = MatMul(o, o) {T=float, transpose_b=true} @G\n"
+                                         "a3 = MatMul(o, o) {T=float, transpose_a=true} @G\n"
+                                         "b1 = MatMul(a1, o) {T=float} @G\n"
+                                         "b2 = MatMul(a2, o) {T=float} @G\n"
+                                         "b3 = MatMul(a3, o) {T=float} @G\n"
+                                         "c1 = Sub(b1, b2) {T=float} @G\n"
+                                         "c2 = Sub(c1, b3) {T=float} @G\n"
+                                         "y = _MrFetch(c2) {T=float, index=0}\n"};
+
 /* ---- training ---- */
 
 static uint64_t counted(enum device_count which) {
@@ -213,9 +231,23 @@ static bool train_both(const struct program *init, const struct program *program
     return is_well;
 }
 
+/* One thread enqueues all of a step, so it comes in the same order. */
+static bool order_is_kept(void) {
+    uint64_t interrupted = counted(DEVICE_INTERRUPTED), idle = counted(DEVICE_ENDS_IDLE);
+    bool is_well = train_both(&mlp_init, &wide_step, N_STEPS / 2);
+    if (counted(DEVICE_INTERRUPTED) > interrupted || counted(DEVICE_ENDS_IDLE) > idle + 2 * N_STEPS)
+        is_well = false;
+    if (!is_well)
+        printf("wide: %llu interrupted, %llu segments ended early\n",
+               (unsigned long long)(counted(DEVICE_INTERRUPTED) - interrupted),
+               (unsigned long long)(counted(DEVICE_ENDS_IDLE) - idle));
+    return is_well;
+}
+
 bool run_segments(void) {
     /* The value of a fetch is freed by another thread, so addresses may differ for some steps. */
-    return train_both(&mlp_init, &mlp_step, N_STEPS / 2) & train_both(&net_init, &net_step, 4);
+    return train_both(&mlp_init, &mlp_step, N_STEPS / 2) & train_both(&net_init, &net_step, 4) &
+           order_is_kept();
 }
 
 /* ---- failures ---- */

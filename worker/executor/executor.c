@@ -614,6 +614,22 @@ static void run_plain(struct executor *executor, struct iteration *iteration,
     node_completed(executor, iteration);
 }
 
+/* Hands a heavy kernel to the pool if other nodes are ready, which is answered with NOT_RUN.
+ * Otherwise the caller runs it, at the cost that is returned. What a device computes is heavy for
+ * nobody here: one thread enqueues it, in an order that comes again and can be replayed. */
+static unsigned run_heavy(struct executor *executor, struct iteration *iteration,
+                          const struct plan_node *node) {
+    if (node->flags & PLAN_ENQUEUES)
+        return LIGHT;
+    if (executor->n_ready > 0 && node->kind == PLAN_KERNEL) {
+        start_async(executor, iteration, node, true);
+        return NOT_RUN;
+    }
+    flush(executor);
+    wake_submit_deferred();
+    return HEAVY;
+}
+
 /* Runs the node on top of the ready stack. */
 static inline unsigned run_next(struct executor *executor) {
     /* Nothing may take its address: the parts were stored one by one a moment ago, and one wide
@@ -648,13 +664,9 @@ static inline unsigned run_next(struct executor *executor) {
                 executor->n_ready++; /* the node stays on top */
                 return MUST_MOVE;
             }
-            if (executor->n_ready > 0 && node->kind == PLAN_KERNEL) {
-                start_async(executor, item.iteration, node, true);
+            cost = run_heavy(executor, item.iteration, node);
+            if (cost == NOT_RUN)
                 return LIGHT;
-            }
-            flush(executor);
-            wake_submit_deferred();
-            cost = HEAVY;
         }
         if (likely(node->kind == PLAN_KERNEL))
             run_kernel(executor, item.iteration, node, inputs, cost == HEAVY);

@@ -2,9 +2,11 @@
  * where there is no TensorFlow.
  *
  *   gpu_steps --graph FILE [--init NODE] [--step NODE] [--fetch NAME] [--warm N] [--steps N]
+ *             [--trace FILE]
  *
  * A step runs the node, or fetches the endpoint, or both. Prints JSON: how long each measured step
- * took, in ns, and the fetched values of all steps as floats (the first element). */
+ * took, in ns, and the fetched values of all steps as floats (the first element). --trace runs one
+ * more step, and writes its RunMetadata, which says when the GPU did what. */
 #define PROGRAM "gpu_steps"
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +15,7 @@
 #include "bench/client_step.h"
 
 struct flags {
-    const char *target, *graph, *init, *step, *fetch;
+    const char *target, *graph, *init, *step, *fetch, *trace;
     int64_t warm, steps;
 };
 
@@ -33,6 +35,7 @@ static const struct option_row rows[] = {
     TEXT(init, "NODE", "run once, first"),
     TEXT(step, "NODE", "run in each step"),
     TEXT(fetch, "NAME", "fetched in each step"),
+    TEXT(trace, "FILE", "gets the RunMetadata of one more step"),
     COUNT(warm, "3", "steps before those that are measured"),
     COUNT(steps, "20", "measured steps"),
 };
@@ -51,13 +54,15 @@ static double first_value(const TF_Tensor *tensor) {
     return TF_TensorType(tensor) == 1 ? *(const float *)data : *(const int32_t *)data;
 }
 
-static int64_t run_step(TF_DeprecatedSession *session, const struct flags *flags, double *ret_value,
+/* `options` and `metadata` may be NULL. */
+static int64_t run_step(TF_DeprecatedSession *session, const struct flags *flags,
+                        const TF_Buffer *options, TF_Buffer *metadata, double *ret_value,
                         TF_Status *status) {
     TF_Tensor *fetched = NULL;
     const char *fetch = flags->fetch, *step = flags->step;
     int64_t began = clock_now_ns();
-    TF_Run(session, NULL, NULL, NULL, 0, &fetch, &fetched, fetch != NULL, &step, step != NULL, NULL,
-           status);
+    TF_Run(session, options, NULL, NULL, 0, &fetch, &fetched, fetch != NULL, &step, step != NULL,
+           metadata, status);
     int64_t took = clock_now_ns() - began;
     die_on_error(status);
     *ret_value = fetched ? first_value(fetched) : 0;
@@ -70,7 +75,7 @@ static void measure(TF_DeprecatedSession *session, const struct flags *flags, TF
     double *values = xcalloc((size_t)n + 1, sizeof *values);
     printf("{\"step_ns\": [");
     for (int64_t i = 0; i < n; i++) {
-        int64_t took = run_step(session, flags, &values[i], status);
+        int64_t took = run_step(session, flags, NULL, NULL, &values[i], status);
         if (i >= flags->warm)
             printf("%s%lld", i > flags->warm ? ", " : "", (long long)took);
     }
@@ -84,6 +89,23 @@ static void measure(TF_DeprecatedSession *session, const struct flags *flags, TF
     }
     printf("]}\n");
     free(values);
+}
+
+static void write_trace(TF_DeprecatedSession *session, const struct flags *flags,
+                        TF_Status *status) {
+    static const char full_trace[] = {8, 3}; /* RunOptions: trace_level FULL_TRACE */
+    TF_Buffer *options = TF_NewBufferFromString(full_trace, sizeof full_trace),
+              *metadata = TF_NewBuffer();
+    double value;
+    run_step(session, flags, options, metadata, &value, status);
+    FILE *file = fopen(flags->trace, "wb");
+    if (!file || fwrite(metadata->data, 1, metadata->length, file) != metadata->length ||
+        fclose(file) != 0) {
+        fprintf(stderr, PROGRAM ": cannot write %s\n", flags->trace);
+        exit(EXIT_IO);
+    }
+    TF_DeleteBuffer(options);
+    TF_DeleteBuffer(metadata);
 }
 
 int main(int argc, char **argv) {
@@ -104,6 +126,8 @@ int main(int argc, char **argv) {
     if (flags.init)
         timed_step(session, flags.init, status);
     measure(session, &flags, status);
+    if (flags.trace)
+        write_trace(session, &flags, status);
     TF_DeleteDeprecatedSession(session, status);
     TF_DeleteStatus(status);
     options_fini(&options);

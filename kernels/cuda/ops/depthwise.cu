@@ -44,11 +44,13 @@ __device__ static inline void depthwise_backprop_input(const depthwise_args &arg
         W sum = 0;
         /* taps whose window is at a place of the output */
         GPU_NO_UNROLL for (int64_t i = 0; i < args.window[1]; i++) {
-            int64_t y = place.at[1] + args.pad[1] - i, row = y / args.stride[1];
+            int64_t y = place.at[1] + args.pad[1] - i;
+            int64_t row = y < 0 ? 0 : gpu_divide(args.by_stride[1], y);
             if (y < 0 || row * args.stride[1] != y || row >= args.to.dims[1])
                 continue;
             for (int64_t j = 0; j < args.window[2]; j++) {
-                int64_t x = place.at[2] + args.pad[2] - j, column = x / args.stride[2];
+                int64_t x = place.at[2] + args.pad[2] - j;
+                int64_t column = x < 0 ? 0 : gpu_divide(args.by_stride[2], x);
                 if (x < 0 || column * args.stride[2] != x || column >= args.to.dims[2])
                     continue;
                 int64_t at = base + row * args.to.strides[1] + column * args.to.strides[2],

@@ -12,6 +12,7 @@ struct depthwise_args {
     int64_t n; /* elements that are written */
     struct window_grid from, to;
     int64_t window[3], stride[3], pad[3];
+    struct gpu_divisor by_stride[3];
     struct gpu_divisor multiplier; /* output channels of an input channel */
     int64_t out_channels;
     int32_t is_channels_first;

@@ -61,6 +61,7 @@ struct status *engine_depthwise(struct kernel_ctx *ctx, const struct conv_job *j
         args.window[i] = s->window[i];
         args.stride[i] = s->stride[i];
         args.pad[i] = s->pad_before[i];
+        args.by_stride[i] = gpu_divisor_of(s->stride[i], s->in[i] + s->pad_before[i] + 1);
     }
     if (job->direction == CONV_BACKPROP_FILTER)
         return backprop_filter(ctx, job, &args);

@@ -3,13 +3,15 @@
 #include "kernels/cuda/ops/norm_args.h"
 
 static struct gpu_stem moments_stem = {"norm_moments"}, sums_stem = {"norm_sums"};
+static struct gpu_stem moments_inner_stem = {"norm_moments_inner"},
+                       sums_inner_stem = {"norm_sums_inner"};
 static struct gpu_stem apply_stem = {"norm_apply"};
 static struct gpu_stem statistics_stem = {"norm_statistics"}, gradients_stem = {"norm_gradients"};
 static struct gpu_stem lrn_stem = {"lrn"}, lrn_norms_stem = {"lrn_norms"};
 static struct gpu_stem lrn_grad_stem = {"lrn_grad"};
 
 /* Rows that a thread adds up, at least, and blocks that keep a device busy. */
-enum { ROWS_OF_THREAD = 8, MOST_BLOCKS = 512 };
+enum { ROWS_OF_THREAD = 8, MOST_BLOCKS = 1024 };
 
 static int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -44,12 +46,20 @@ static struct status *sum_chunks(struct kernel_ctx *ctx, struct gpu_stem *stem,
     return engine_launch(ctx, stem, gpu_dtype_suffix(job->dtype), grid, &args);
 }
 
+static bool comes_in_vectors(const struct device_batch_norm *job,
+                             const struct norm_apply_args *args) {
+    uintptr_t bits = (uintptr_t)args->x | (uintptr_t)args->g | (uintptr_t)args->result;
+    return job->inner == 1 && job->channels % NORM_VECTOR == 0 &&
+           bits % (NORM_VECTOR * dtype_size(job->dtype)) == 0;
+}
+
 static struct status *apply(struct kernel_ctx *ctx, const struct device_batch_norm *job,
                             struct norm_apply_args *args) {
     args->result = job->result;
     args->n = job->outer * job->channels * job->inner;
     args->inner = gpu_divisor_of(job->inner, args->n + 1);
     args->channels = gpu_divisor_of(job->channels, args->n + 1);
+    args->is_vector = comes_in_vectors(job, args);
     return engine_launch_for(ctx, &apply_stem, gpu_dtype_suffix(job->dtype), args->n, args);
 }
 
@@ -66,7 +76,8 @@ struct status *engine_batch_norm(struct kernel_ctx *ctx, const struct device_bat
     struct status *st = NULL;
     memcpy(args.out, job->out, sizeof args.out);
     if (job->is_training && rows.n_rows > 0) {
-        TRY_OUT(sum_chunks(ctx, &moments_stem, job, &rows, &chunks));
+        TRY_OUT(sum_chunks(ctx, job->inner == 1 ? &moments_stem : &moments_inner_stem, job, &rows,
+                           &chunks));
         args.first = (const float *)(const void *)chunks->data;
         args.second = args.first + rows.n_chunks * rows.channels;
     }
@@ -95,7 +106,7 @@ struct status *engine_batch_norm_grad(struct kernel_ctx *ctx, const struct devic
                                        .rows = rows};
     struct buffer *chunks = NULL, *lines = NULL;
     struct status *st = NULL;
-    TRY_OUT(sum_chunks(ctx, &sums_stem, job, &rows, &chunks));
+    TRY_OUT(sum_chunks(ctx, job->inner == 1 ? &sums_stem : &sums_inner_stem, job, &rows, &chunks));
     args.first = (const float *)(const void *)chunks->data;
     args.second = args.first + rows.n_chunks * rows.channels;
     TRY_OUT(gpu_scratch(ctx, (size_t)rows.channels * 3 * sizeof(float), &lines));

@@ -82,6 +82,7 @@ struct status *engine_pool(struct kernel_ctx *ctx, const struct pooling_job *job
         args.window[i] = s->window[i];
         args.stride[i] = s->stride[i];
         args.pad[i] = s->pad_before[i];
+        args.by_stride[i] = gpu_divisor_of(s->stride[i], s->in[i] + s->pad_before[i] + 1);
     }
     if (job->kind == POOLING_MAX_GRAD && job->n_spatial < 3) {
         if (conv_n_positions(s->in) > INT32_MAX)

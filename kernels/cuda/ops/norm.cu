@@ -18,9 +18,9 @@ __device__ static inline float norm_sum(float *shared, int width, float value) {
     return total;
 }
 
-/* The rows of a channel that this thread reads. */
-struct norm_share {
-    int64_t chunk, channel, begin, end, step, n; /* n rows are in the chunk */
+/* The rows of a channel that this thread reads. INNER: is `inner` more than 1? */
+template <bool INNER> struct norm_share {
+    int64_t chunk, channel, begin, end, step;
     bool is_channel;
 
     __device__ norm_share(const norm_rows &rows) {
@@ -30,15 +30,28 @@ struct norm_share {
         is_channel = channel < rows.channels;
         int64_t first = chunk * rows.chunk, last = first + rows.chunk;
         last = last < rows.n_rows ? last : rows.n_rows;
-        n = last > first ? last - first : 0;
         begin = first + threadIdx.x / rows.width;
         end = is_channel ? last : 0;
         step = NORM_THREADS / rows.width;
     }
     __device__ int64_t at(const norm_rows &rows, int64_t row) const {
+        if (!INNER)
+            return row * rows.channels + channel;
         int64_t outer = gpu_divide(rows.inner, row);
         return (outer * rows.channels + channel) * rows.inner.value + row -
                outer * rows.inner.value;
+    }
+    /* Reads up to NORM_TILE rows, from r on, and returns how many there are. Their loads are under
+     * way at the same time. */
+    template <class T>
+    __device__ int load(const norm_rows &rows, const T *from, int64_t r, float *ret) const {
+        int n = 0;
+        for (int i = 0; i < NORM_TILE; i++) {
+            int64_t row = r + i * step;
+            ret[i] = row < end ? (float)from[at(rows, row)] : 0;
+            n += row < end;
+        }
+        return n;
     }
     __device__ void store(const norm_chunks_args &args, float first, float second) const {
         if (!is_channel || (int)threadIdx.x >= args.rows.width)
@@ -48,32 +61,66 @@ struct norm_share {
     }
 };
 
-/* The mean is found first, then the squares around it, so a large mean costs no precision. The
- * chunk is still in the cache. */
-template <class T> __device__ static inline void norm_moments(const norm_chunks_args &args) {
-    __shared__ float shared[NORM_THREADS];
-    norm_share share(args.rows);
-    const T *x = static_cast<const T *>(args.x);
-    float sum = 0, squares = 0;
-    for (int64_t r = share.begin; r < share.end; r += share.step)
-        sum += (float)x[share.at(args.rows, r)];
-    float mean = norm_sum(shared, args.rows.width, sum) / (float)share.n;
-    for (int64_t r = share.begin; r < share.end; r += share.step) {
-        float distance = (float)x[share.at(args.rows, r)] - mean;
-        squares += distance * distance;
+/* n numbers: their mean, and the squares around it. */
+struct norm_moment {
+    float n, mean, squares;
+    /* Chan's formula: a large mean costs no precision. */
+    __device__ void merge(const norm_moment &other) {
+        float total = n + other.n, step = other.mean - mean;
+        if (other.n == 0)
+            return;
+        mean += step * (other.n / total);
+        squares += other.squares + step * step * (n * (other.n / total));
+        n = total;
     }
-    share.store(args, mean, norm_sum(shared, args.rows.width, squares));
+};
+
+__device__ static inline norm_moment norm_moment_of(const float *values, int n) {
+    norm_moment found = {(float)n, 0, 0};
+    float sum = 0;
+    for (int i = 0; i < NORM_TILE; i++)
+        sum += values[i]; /* zeros behind the last */
+    found.mean = n ? sum / found.n : 0;
+    for (int i = 0; i < NORM_TILE; i++) {
+        float distance = i < n ? values[i] - found.mean : 0;
+        found.squares += distance * distance;
+    }
+    return found;
 }
 
-template <class T> __device__ static inline void norm_sums(const norm_chunks_args &args) {
+template <class T, bool INNER>
+__device__ static inline void norm_moments(const norm_chunks_args &args) {
+    __shared__ norm_moment shared[NORM_THREADS];
+    norm_share<INNER> share(args.rows);
+    norm_moment all = {0, 0, 0};
+    float values[NORM_TILE];
+    for (int64_t r = share.begin; r < share.end; r += NORM_TILE * share.step) {
+        int n = share.load(args.rows, static_cast<const T *>(args.x), r, values);
+        all.merge(norm_moment_of(values, n));
+    }
+    shared[threadIdx.x] = all;
+    __syncthreads();
+    for (int half = NORM_THREADS / 2; half >= args.rows.width; half /= 2) {
+        if ((int)threadIdx.x < half)
+            shared[threadIdx.x].merge(shared[threadIdx.x + half]);
+        __syncthreads();
+    }
+    share.store(args, shared[threadIdx.x].mean, shared[threadIdx.x].squares);
+}
+
+template <class T, bool INNER>
+__device__ static inline void norm_sums(const norm_chunks_args &args) {
     __shared__ float shared[NORM_THREADS];
-    norm_share share(args.rows);
-    const T *x = static_cast<const T *>(args.x), *g = static_cast<const T *>(args.g);
+    norm_share<INNER> share(args.rows);
     float mean = share.is_channel ? args.mean[share.channel] : 0, sum = 0, product = 0;
-    for (int64_t r = share.begin; r < share.end; r += share.step) {
-        int64_t at = share.at(args.rows, r);
-        sum += (float)g[at];
-        product += (float)g[at] * ((float)x[at] - mean);
+    float x[NORM_TILE], g[NORM_TILE];
+    for (int64_t r = share.begin; r < share.end; r += NORM_TILE * share.step) {
+        share.load(args.rows, static_cast<const T *>(args.x), r, x);
+        share.load(args.rows, static_cast<const T *>(args.g), r, g);
+        for (int i = 0; i < NORM_TILE; i++) {
+            sum += g[i]; /* zeros behind the last */
+            product += g[i] * (x[i] - mean);
+        }
     }
     sum = norm_sum(shared, args.rows.width, sum);
     share.store(args, sum, norm_sum(shared, args.rows.width, product));
@@ -142,23 +189,45 @@ KERNEL(norm_gradients_f32, norm_gradients_args) {
 
 /* ---- all elements ---- */
 
-template <class T> __device__ static inline void norm_apply(const norm_apply_args &args) {
-    const T *x = static_cast<const T *>(args.x), *g = static_cast<const T *>(args.g);
-    for (int64_t e = gpu_thread(); e < args.n; e += gpu_n_threads()) {
-        int64_t run = gpu_divide(args.inner, e),
+template <class T, int N> struct alignas(sizeof(T) * N) norm_pack { T at[N]; };
+
+/* N elements that follow each other, of channels that do, too, or of one. */
+template <class T, int N> __device__ static inline void norm_apply_by(const norm_apply_args &args) {
+    typedef norm_pack<T, N> pack;
+    const pack *x = static_cast<const pack *>(args.x), *g = static_cast<const pack *>(args.g);
+    for (int64_t e = gpu_thread(); e < args.n / N; e += gpu_n_threads()) {
+        int64_t run = gpu_divide(args.inner, e * N),
                 c = run - gpu_divide(args.channels, run) * args.channels.value;
-        float value = 0;
+        pack from_x = {}, from_g = {}, result;
         if (x)
-            value = ((float)x[e] - args.mean[c]) * args.factor[c] + args.offset[c];
+            from_x = x[e];
         if (g)
-            value += (float)g[e] * args.weight[c];
-        static_cast<T *>(args.result)[e] = (T)value;
+            from_g = g[e];
+        for (int i = 0; i < N; i++) {
+            float value = 0;
+            if (x)
+                value = ((float)from_x.at[i] - args.mean[c + i]) * args.factor[c + i] +
+                        args.offset[c + i];
+            if (g)
+                value += (float)from_g.at[i] * args.weight[c + i];
+            result.at[i] = (T)value;
+        }
+        static_cast<pack *>(args.result)[e] = result;
     }
 }
 
+template <class T> __device__ static inline void norm_apply(const norm_apply_args &args) {
+    if (args.is_vector)
+        norm_apply_by<T, NORM_VECTOR>(args);
+    else
+        norm_apply_by<T, 1>(args);
+}
+
 #define NORM(suffix, T)                                                      \
-    KERNEL(norm_moments_##suffix, norm_chunks_args) { norm_moments<T>(args); } \
-    KERNEL(norm_sums_##suffix, norm_chunks_args) { norm_sums<T>(args); }       \
+    KERNEL(norm_moments_##suffix, norm_chunks_args) { norm_moments<T, false>(args); }      \
+    KERNEL(norm_sums_##suffix, norm_chunks_args) { norm_sums<T, false>(args); }            \
+    KERNEL(norm_moments_inner_##suffix, norm_chunks_args) { norm_moments<T, true>(args); } \
+    KERNEL(norm_sums_inner_##suffix, norm_chunks_args) { norm_sums<T, true>(args); }       \
     KERNEL(norm_apply_##suffix, norm_apply_args) { norm_apply<T>(args); }
 GPU_EACH_NARROW(NORM)
 NORM(f32, float)

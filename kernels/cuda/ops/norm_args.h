@@ -5,6 +5,8 @@
 #include "kernels/cuda/ops/division.h"
 
 enum { NORM_THREADS = 256, NORM_MAX_WIDTH = 32 };
+/* Rows that a thread reads at once, and neighbouring elements of a result. */
+enum { NORM_TILE = 8, NORM_VECTOR = 4 };
 
 /* Values [outer, channels, inner]. A channel has n_rows of them, outer times inner.
  *
@@ -61,6 +63,7 @@ struct norm_apply_args {
     const float *mean, *factor, *offset, *weight;
     int64_t n;
     struct gpu_divisor inner, channels;
+    int32_t is_vector; /* channels are last, and all come in whole, aligned vectors */
 };
 
 /* LRN over `depth` channels, which are last. */

@@ -28,9 +28,9 @@ __device__ static inline window_box pool_windows_of(const pooling_args &args, co
     window_box box;
     for (int i = 0; i < 3; i++) {
         int64_t last = at[i] + args.pad[i], first = last - args.window[i];
-        int64_t end = last / args.stride[i] + 1;
+        int64_t end = gpu_divide(args.by_stride[i], last) + 1;
         bool is_wide = args.reaches_end && args.window[i] > args.from.dims[i];
-        box.begin[i] = first < 0 || is_wide ? 0 : first / args.stride[i] + 1;
+        box.begin[i] = first < 0 || is_wide ? 0 : gpu_divide(args.by_stride[i], first) + 1;
         box.end[i] = end < args.to.dims[i] ? end : args.to.dims[i];
     }
     return box;

@@ -23,6 +23,7 @@ struct pooling_args {
     int64_t n;      /* elements that are written */
     struct window_grid from, to; /* of the op's input and output */
     int64_t window[3], stride[3], pad[3];
+    struct gpu_divisor by_stride[3];
     int32_t is_channels_first;
     int32_t is_argmax_wide, counts_batch;
     /* The gradient of a mean of images: a window that begins in the padding and is wider than the

@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/compiler.h"
 #include "kernels/cuda/dnn.h"
 #include "kernels/cuda/gpu_xid.h"
 #include "kernels/cuda/images.h"
@@ -315,6 +316,7 @@ struct status *gpu_device_new(const struct gpu_device_options *options, struct g
     strmap_init(&gpu->functions);
     strmap_init(&gpu->products);
     gpu->dnn = gpu_dnn_new();
+    gpu->compiler = gpu_compiler_new(gpu);
     gpu_allocator_init(gpu, options->engine);
     gpu_segments_init(gpu, options->has_graphs);
     struct status *st = device_open(gpu, options);
@@ -333,6 +335,7 @@ void gpu_device_free(struct gpu_device *gpu) {
         gpu_copiers_detach(gpu);
         return;
     }
+    gpu_compiler_stop(gpu->compiler);
     gpu_copiers_stop(gpu);
     if (gpu->context) {
         gpu_try_set_current(gpu);
@@ -347,6 +350,8 @@ void gpu_device_free(struct gpu_device *gpu) {
         gpu_blas_close(gpu);
         gpu_dnn_free(gpu->dnn);
         gpu->dnn = NULL;
+        gpu_compiler_free(gpu->compiler);
+        gpu->compiler = NULL;
         for (size_t i = 0; i < gpu->n_libraries; i++)
             gpu_give_back(gpu, cuLibraryUnload, gpu->libraries[i]);
         gpu_memory_fini(&gpu->memory);
@@ -355,6 +360,7 @@ void gpu_device_free(struct gpu_device *gpu) {
         gpu_give_back(gpu, cuDevicePrimaryCtxRelease, gpu->cuda_device);
     }
     gpu_dnn_free(gpu->dnn);
+    gpu_compiler_free(gpu->compiler);
     gpu_xid_free(gpu->xid);
     free(gpu->libraries);
     gpu_functions_free(gpu);

@@ -92,9 +92,10 @@ struct gpu_device {
     _Atomic uint64_t ended;
     /* The error after which the context is of no use; NULL while there is none. Set once. */
     _Atomic(struct status *) failure;
-    _Atomic int n_copies; /* copies under way, which hold buffers of the device */
-    struct gpu_dnn *dnn;  /* for convolutions; constant */
-    struct gpu_xid *xid;  /* NULL: NVML cannot be used */
+    _Atomic int n_copies;          /* copies under way, which hold buffers of the device */
+    struct gpu_dnn *dnn;           /* for convolutions; constant */
+    struct gpu_compiler *compiler; /* for kernels that are compiled at run time; constant */
+    struct gpu_xid *xid;           /* NULL: NVML cannot be used */
     _Atomic uint64_t last_xid;
     struct gpu_watch watch;
     /* A call of the driver does not return. Its thread may use all this, so nothing is freed. */

@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "kernels/cuda/blas.h"
+#include "kernels/cuda/compiler.h"
 #include "kernels/cuda/dnn.h"
 #include "kernels/cuda/gpu_device.h"
 #include "kernels/cuda/images.h"
@@ -59,6 +60,7 @@ static struct status *plugin_open(const struct gpu_plugin_options *options, stru
     TRY(driver_status(api.cuDriverGetVersion(&driver_version), "cuDriverGetVersion"));
     gpu_blas_open(options->libraries, options->allow_tf32, checker ? checker->library : NULL);
     gpu_dnn_open(options->libraries, options->allow_tf32, checker ? checker->library : NULL);
+    gpu_compiler_open(options->libraries, checker ? checker->library : NULL);
     if (n_gpu_images == 0 && !checker)
         return status_unavailable("the plugin was built without nvcc, so it has no kernels");
     struct status *st = open_devices(options, checker, devices, ret_n);
@@ -75,6 +77,9 @@ static void plugin_describe(struct str *out) {
         str_addf(out, "; no matrix products, because cuBLASLt is missing: %s", gpu_blas_missing());
     if (gpu_dnn_missing())
         str_addf(out, "; no convolutions, because cuDNN is missing: %s", gpu_dnn_missing());
+    if (gpu_compiler_missing())
+        str_addf(out, "; fused programs are not compiled, because NVRTC is missing: %s",
+                 gpu_compiler_missing());
 }
 
 extern const struct gpu_plugin gpu_plugin_export; /* found by dlsym */

@@ -13,7 +13,7 @@ template <class T> __device__ static inline void depthwise_forward(const depthwi
     typedef typename gpu_wide<T>::type W;
     const T *in = static_cast<const T *>(args.in), *filter = static_cast<const T *>(args.filter);
     for (int64_t e = gpu_thread(); e < args.n; e += gpu_n_threads()) {
-        window_place place = window_seek(args.to, args.is_channels_first, e);
+        window_place<int64_t> place = window_seek(args.to, args.is_channels_first, e);
         int64_t base = window_channel(args.from, place.n, gpu_divide(args.multiplier, place.c));
         int64_t top = depthwise_origin(args, 1, place.at[1]),
                 left = depthwise_origin(args, 2, place.at[2]);
@@ -39,7 +39,7 @@ __device__ static inline void depthwise_backprop_input(const depthwise_args &arg
     const T *out = static_cast<const T *>(args.out), *filter = static_cast<const T *>(args.filter);
     int64_t multiplier = args.multiplier.value;
     for (int64_t e = gpu_thread(); e < args.n; e += gpu_n_threads()) {
-        window_place place = window_seek(args.from, args.is_channels_first, e);
+        window_place<int64_t> place = window_seek(args.from, args.is_channels_first, e);
         int64_t first = place.c * multiplier, base = window_channel(args.to, place.n, first);
         W sum = 0;
         /* taps whose window is at a place of the output */

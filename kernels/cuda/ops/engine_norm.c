@@ -31,6 +31,14 @@ static struct norm_rows rows_of(const struct device_batch_norm *job) {
     return rows;
 }
 
+/* A block for each channel. */
+static struct gpu_grid merge_grid(const struct norm_rows *rows) {
+    enum { MOST_CHANNELS = 1 << 20 };
+    return (struct gpu_grid){
+        .n_blocks = (unsigned)MAX(MIN(rows->channels, (int64_t)MOST_CHANNELS), (int64_t)1),
+        .n_threads = NORM_MERGE_THREADS};
+}
+
 /* A block for each chunk of each group of channels. `first` and `second` become scratch memory. */
 static struct status *sum_chunks(struct kernel_ctx *ctx, struct gpu_stem *stem,
                                  const struct device_batch_norm *job, const struct norm_rows *rows,
@@ -83,7 +91,7 @@ struct status *engine_batch_norm(struct kernel_ctx *ctx, const struct device_bat
     }
     TRY_OUT(gpu_scratch(ctx, (size_t)rows.channels * sizeof(float), &factor));
     args.factor = (float *)(void *)factor->data;
-    TRY_OUT(engine_launch_for(ctx, &statistics_stem, "f32", rows.channels, &args));
+    TRY_OUT(engine_launch(ctx, &statistics_stem, "f32", merge_grid(&rows), &args));
     if (rows.n_rows > 0)
         TRY_OUT(apply(
             ctx, job,
@@ -113,7 +121,7 @@ struct status *engine_batch_norm_grad(struct kernel_ctx *ctx, const struct devic
     args.line.factor = (float *)(void *)lines->data;
     args.line.offset = args.line.factor + rows.channels;
     args.line.weight = args.line.offset + rows.channels;
-    TRY_OUT(engine_launch_for(ctx, &gradients_stem, "f32", rows.channels, &args));
+    TRY_OUT(engine_launch(ctx, &gradients_stem, "f32", merge_grid(&rows), &args));
     TRY_OUT(apply(ctx, job,
                   &(struct norm_apply_args){.x = job->is_training ? job->x : NULL,
                                             .g = job->g,

@@ -57,6 +57,17 @@ static struct status *find_first(struct kernel_ctx *ctx, const char *suffix,
     return st;
 }
 
+/* A thread counts beyond the last element by as many as there are threads, and a window reaches
+ * beyond an image. */
+static bool counts_fit(const struct conv_shape *s, int64_t n_in, int64_t n_out) {
+    enum { MOST = 1 << 30 };
+    bool fits = n_in < MOST && n_out < MOST;
+    for (int i = 0; i < 3; i++)
+        fits &= s->in[i] + s->pad_before[i] + s->window[i] + s->stride[i] < MOST &&
+                s->out[i] * s->stride[i] < MOST;
+    return fits;
+}
+
 struct status *engine_pool(struct kernel_ctx *ctx, const struct pooling_job *job) {
     const struct conv_shape *s = job->shape;
     bool is_backward = job->kind == POOLING_MAX_GRAD || job->kind == POOLING_AVG_GRAD;
@@ -78,6 +89,7 @@ struct status *engine_pool(struct kernel_ctx *ctx, const struct pooling_job *job
     struct buffer *first = NULL;
     struct status *st = NULL;
     args.n = is_backward ? n_in : n_out;
+    args.is_small = counts_fit(s, n_in, n_out);
     for (int i = 0; i < 3; i++) {
         args.window[i] = s->window[i];
         args.stride[i] = s->stride[i];

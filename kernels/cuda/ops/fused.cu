@@ -1,13 +1,7 @@
 /* The kernel of fused programs: an interpreter (fused_args.h). Its instructions are the elementwise
  * ops that the kernels of the single ops are made from, so each value has the bits of theirs. */
-#define ELEMENTWISE_KERNEL(name)
-#include "kernels/cuda/ops/elementwise_activation.cu"
-#include "kernels/cuda/ops/elementwise_binary.cu"
-#include "kernels/cuda/ops/elementwise_cast.cu"
-#include "kernels/cuda/ops/elementwise_compare.cu"
-#include "kernels/cuda/ops/elementwise_select.cu"
-#include "kernels/cuda/ops/elementwise_unary.cu"
 #include "kernels/cuda/ops/fused_args.h"
+#include "kernels/cuda/ops/fused_ops.h"
 
 /* A value of FUSED_ELEMENTS elements, of a type that the steps know. */
 struct alignas(16) fused_slot {

@@ -6,6 +6,8 @@
  *   fused_plan.c      the shapes of all values, and the stages: the outputs of one shape are stored
  *                     by one launch
  *   fused_steps.c     the steps of one stage
+ *   fused_source.c    the steps as a kernel that is compiled at run time, which takes the
+ *                     interpreter's place once it is ready
  *
  * A value that a stage needs and that is not in memory is computed by the stage, on the elements of
  * its outputs: a value of a smaller shape once for each element of theirs.
@@ -74,7 +76,8 @@ struct gpu_fused_run {
     const struct gpu_fused_state *state;
     struct arena arena;
     struct gpu_fused_value *values;
-    int *stages; /* by stage: a value with its shape */
+    int *stages;                          /* by stage: a value with its shape */
+    const struct gpu_function **compiled; /* by stage; NULL: the interpreter runs it */
     int n_stages;
 };
 
@@ -91,5 +94,13 @@ struct gpu_fused_reads {
 /* Makes the steps of a stage, without addresses. False: there are too many. */
 bool gpu_fused_make_steps(struct gpu_fused_run *run, int stage, struct fused_args *ret_args,
                           struct gpu_fused_reads *ret_reads) MUST_USE;
+
+/* The kernel that was compiled for the steps, or NULL while there is none. Addresses and sizes do
+ * not matter. */
+const struct gpu_function *gpu_fused_compiled(struct kernel_ctx *ctx,
+                                              const struct fused_args *args);
+struct status *gpu_fused_launch_compiled(struct kernel_ctx *ctx,
+                                         const struct gpu_function *function,
+                                         const struct fused_args *args) MUST_USE;
 
 #endif

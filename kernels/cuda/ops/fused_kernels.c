@@ -277,6 +277,8 @@ static struct status *run_stage(struct gpu_fused_run *run, int stage, struct fus
     for (int value = 0; value < state->n_inputs + state->n_instructions; value++)
         if (reads->input[value] >= 0)
             args->in[reads->input[value]] = run->values[value].data;
+    if (run->compiled[stage])
+        return gpu_fused_launch_compiled(run->ctx, run->compiled[stage], args);
     return gpu_launch(run->ctx, state->function,
                       gpu_grid_for(run->ctx, (args->n + FUSED_ELEMENTS - 1) / FUSED_ELEMENTS),
                       args);
@@ -318,23 +320,29 @@ static void share_outputs(struct kernel_ctx *ctx, const struct gpu_fused_state *
 
 /* The interpreter takes some 8 ps for each element and instruction on an H200, and a kernel of a
  * single op 2.5 us and 3.5 ps for each element. */
-static bool is_for_interpreter(const struct gpu_fused_run *run) {
-    enum { MOST_ELEMENTS = 1 << 19 };
-    for (int s = 0; s < run->n_stages; s++)
-        if (run->values[run->stages[s]].n_elements > MOST_ELEMENTS)
+enum { INTERPRETER_MAX_ELEMENTS = 1 << 19 };
+
+/* Makes the steps of each stage, those of the last one for the caller, and finds what was compiled
+ * for them. False: the instructions have to run one by one. */
+static bool find_launches(struct gpu_fused_run *run, struct fused_args *args,
+                          struct gpu_fused_reads *reads) {
+    bool is_slow = false;
+    run->compiled = arena_array(&run->arena, const struct gpu_function *, run->n_stages + 1);
+    for (int s = 0; s < run->n_stages; s++) {
+        if (!gpu_fused_make_steps(run, s, args, reads))
             return false;
-    return true;
+        run->compiled[s] = gpu_fused_compiled(run->ctx, args);
+        is_slow |= !run->compiled[s] && args->n > INTERPRETER_MAX_ELEMENTS;
+    }
+    return !is_slow;
 }
 
 /* False: the instructions have to run one by one, and nothing has happened. */
 static bool run_together(struct gpu_fused_run *run) {
     struct fused_args args;
     struct gpu_fused_reads reads;
-    if (!gpu_fused_plan(run) || !is_for_interpreter(run))
+    if (!gpu_fused_plan(run) || !find_launches(run, &args, &reads))
         return false;
-    for (int s = 0; s < run->n_stages; s++)
-        if (!gpu_fused_make_steps(run, s, &args, &reads))
-            return false;
     struct status *st = run_stages(run, &args, &reads);
     if (!st) {
         share_outputs(run->ctx, run->state);

@@ -128,62 +128,112 @@ __device__ static inline void norm_sums(const norm_chunks_args &args) {
 
 /* ---- each channel's numbers ---- */
 
-/* Merges the chunks in double precision, by Chan's formula. */
-__device__ static inline void norm_merge(const norm_statistics_args &args, int64_t channel,
-                                         float *ret_mean, float *ret_variance) {
-    double total = 0, mean = 0, squares = 0;
-    for (int64_t c = 0; c < args.rows.n_chunks; c++) {
+/* A block has the chunks of one channel at a time: its threads take turns, and are merged as a
+ * tree. */
+struct norm_merged {
+    double n, mean, squares;
+};
+
+/* Chan's formula, in double precision. */
+__device__ static inline void norm_merge(norm_merged *to, const norm_merged &from) {
+    double total = to->n + from.n, step = from.mean - to->mean;
+    if (from.n == 0)
+        return;
+    to->mean += step * from.n / total;
+    to->squares += from.squares + step * step * to->n * from.n / total;
+    to->n = total;
+}
+
+/* Every thread of the block calls it. Thread 0 gets the whole. */
+__device__ static inline norm_merged norm_merge_chunks(const norm_statistics_args &args,
+                                                       int64_t channel, norm_merged *shared) {
+    norm_merged mine = {0, 0, 0};
+    for (int64_t c = threadIdx.x; c < args.rows.n_chunks; c += NORM_MERGE_THREADS) {
         int64_t rest = args.rows.n_rows - c * args.rows.chunk;
-        double n = (double)(rest < args.rows.chunk ? rest : args.rows.chunk);
-        double step = (double)args.first[c * args.rows.channels + channel] - mean;
-        mean += step * n / (total + n);
-        squares += (double)args.second[c * args.rows.channels + channel] +
-                   step * step * total * n / (total + n);
-        total += n;
+        norm_merged chunk = {(double)(rest < args.rows.chunk ? rest : args.rows.chunk),
+                             (double)args.first[c * args.rows.channels + channel],
+                             (double)args.second[c * args.rows.channels + channel]};
+        norm_merge(&mine, chunk);
     }
-    *ret_mean = (float)mean;
-    *ret_variance = (float)(squares / total);
+    shared[threadIdx.x] = mine;
+    __syncthreads();
+    for (int half = NORM_MERGE_THREADS / 2; half > 0; half /= 2) {
+        if ((int)threadIdx.x < half)
+            norm_merge(&shared[threadIdx.x], shared[threadIdx.x + half]);
+        __syncthreads();
+    }
+    mine = shared[0];
+    __syncthreads();
+    return mine;
+}
+
+__device__ static inline void norm_channel(const norm_statistics_args &args, int64_t c,
+                                           const norm_merged &found) {
+    double n = (double)args.rows.n_rows, unbiased = n / (n > 2 ? n - 1 : 1);
+    float f = args.average_factor, numbers[4];
+    if (args.rows.n_rows == 0) { /* the mean of an empty batch */
+        numbers[0] = numbers[1] = numbers[2] = numbers[3] = (float)NAN;
+    } else if (args.is_training) {
+        numbers[2] = (float)found.mean;
+        numbers[3] = (float)(found.squares / found.n);
+        float fresh = (float)((double)numbers[3] * unbiased);
+        numbers[0] = f == 1 ? numbers[2] : (1 - f) * args.mean[c] + f * numbers[2];
+        numbers[1] = f == 1 ? fresh : (1 - f) * args.variance[c] + f * fresh;
+    } else {
+        numbers[0] = numbers[2] = args.mean[c];
+        numbers[1] = numbers[3] = args.variance[c];
+    }
+    for (int i = 0; i < 4; i++)
+        args.out[i][c] = numbers[i];
+    args.factor[c] = args.scale[c] / sqrtf(numbers[3] + args.epsilon);
 }
 
 KERNEL(norm_statistics_f32, norm_statistics_args) {
-    double n = (double)args.rows.n_rows, unbiased = n / (n > 2 ? n - 1 : 1);
-    float f = args.average_factor;
-    for (int64_t c = gpu_thread(); c < args.rows.channels; c += gpu_n_threads()) {
-        float numbers[4];
-        if (args.rows.n_rows == 0) { /* the mean of an empty batch */
-            numbers[0] = numbers[1] = numbers[2] = numbers[3] = (float)NAN;
-        } else if (args.is_training) {
-            norm_merge(args, c, &numbers[2], &numbers[3]);
-            float fresh = (float)((double)numbers[3] * unbiased);
-            numbers[0] = f == 1 ? numbers[2] : (1 - f) * args.mean[c] + f * numbers[2];
-            numbers[1] = f == 1 ? fresh : (1 - f) * args.variance[c] + f * fresh;
-        } else {
-            numbers[0] = numbers[2] = args.mean[c];
-            numbers[1] = numbers[3] = args.variance[c];
-        }
-        for (int i = 0; i < 4; i++)
-            args.out[i][c] = numbers[i];
-        args.factor[c] = args.scale[c] / sqrtf(numbers[3] + args.epsilon);
+    __shared__ norm_merged shared[NORM_MERGE_THREADS];
+    for (int64_t c = blockIdx.x; c < args.rows.channels; c += gridDim.x) {
+        norm_merged found = {0, 0, 0};
+        if (args.is_training && args.rows.n_rows > 0)
+            found = norm_merge_chunks(args, c, shared);
+        if (threadIdx.x == 0)
+            norm_channel(args, c, found);
     }
 }
 
 /* With s = 1 / √(variance + epsilon) and n rows:
  *   training:    scale · s · (g - Σ g / n - (x - mean) · s² · Σ g (x - mean) / n)
  *   otherwise:   scale · s · g */
+__device__ static inline void norm_gradient(const norm_gradients_args &args, int64_t c, double sum,
+                                            double product) {
+    double n = (double)args.rows.n_rows;
+    double s = 1 / sqrt((double)args.variance[c] + (double)args.epsilon);
+    double weight = (double)args.scale[c] * s;
+    args.offset_out[c] = (float)sum;
+    args.scale_out[c] = (float)(product * s);
+    args.line.weight[c] = (float)weight;
+    args.line.factor[c] = args.is_training ? (float)(-weight * s * s * product / n) : 0;
+    args.line.offset[c] = args.is_training ? (float)(-weight * sum / n) : 0;
+}
+
 KERNEL(norm_gradients_f32, norm_gradients_args) {
-    for (int64_t c = gpu_thread(); c < args.rows.channels; c += gpu_n_threads()) {
-        double sum = 0, product = 0, n = (double)args.rows.n_rows;
-        for (int64_t chunk = 0; chunk < args.rows.n_chunks; chunk++) {
-            sum += (double)args.first[chunk * args.rows.channels + c];
-            product += (double)args.second[chunk * args.rows.channels + c];
+    __shared__ double sums[NORM_MERGE_THREADS], products[NORM_MERGE_THREADS];
+    int me = (int)threadIdx.x;
+    for (int64_t c = blockIdx.x; c < args.rows.channels; c += gridDim.x) {
+        sums[me] = products[me] = 0;
+        for (int64_t chunk = me; chunk < args.rows.n_chunks; chunk += NORM_MERGE_THREADS) {
+            sums[me] += (double)args.first[chunk * args.rows.channels + c];
+            products[me] += (double)args.second[chunk * args.rows.channels + c];
         }
-        double s = 1 / sqrt((double)args.variance[c] + (double)args.epsilon);
-        double weight = (double)args.scale[c] * s;
-        args.offset_out[c] = (float)sum;
-        args.scale_out[c] = (float)(product * s);
-        args.line.weight[c] = (float)weight;
-        args.line.factor[c] = args.is_training ? (float)(-weight * s * s * product / n) : 0;
-        args.line.offset[c] = args.is_training ? (float)(-weight * sum / n) : 0;
+        __syncthreads();
+        for (int half = NORM_MERGE_THREADS / 2; half > 0; half /= 2) {
+            if (me < half) {
+                sums[me] += sums[me + half];
+                products[me] += products[me + half];
+            }
+            __syncthreads();
+        }
+        if (me == 0)
+            norm_gradient(args, c, sums[0], products[0]);
+        __syncthreads();
     }
 }
 

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/ops/division.h"
 
-enum { NORM_THREADS = 256, NORM_MAX_WIDTH = 32 };
+enum { NORM_THREADS = 256, NORM_MAX_WIDTH = 32, NORM_MERGE_THREADS = 64 };
 /* Rows that a thread reads at once, and neighbouring elements of a result. */
 enum { NORM_TILE = 8, NORM_VECTOR = 4 };
 

@@ -24,6 +24,7 @@ struct pooling_args {
     struct window_grid from, to; /* of the op's input and output */
     int64_t window[3], stride[3], pad[3];
     struct gpu_divisor by_stride[3];
+    int32_t is_small; /* no number of elements is too large for int32_t */
     int32_t is_channels_first;
     int32_t is_argmax_wide, counts_batch;
     /* The gradient of a mean of images: a window that begins in the padding and is wider than the

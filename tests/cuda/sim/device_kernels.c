@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OBJECTS = 64 };
+enum { MAX_OBJECTS = 1200 };
 static void *objects[MAX_OBJECTS];
 static int n_objects;
 

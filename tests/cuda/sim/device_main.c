@@ -177,6 +177,10 @@ static void handle(const struct sim_message *message, void *bytes, int file) {
     case SIM_FIND_HOST:
         find(message, bytes);
         break;
+    case SIM_LOAD_KERNELS:
+        answer_request(message, kernels_load(bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE, 0,
+                       0);
+        break;
     case SIM_SYNCHRONIZE:
         synchronize_or_wait(message);
         break;

@@ -27,6 +27,8 @@ enum call {
 #include "kernels/cuda/blas_calls.inc"
 #define DNN_CALL(name, arguments) CALL_##name,
 #include "kernels/cuda/dnn_calls.inc"
+#define COMPILER_CALL(name, arguments) CALL_##name,
+#include "kernels/cuda/compiler_calls.inc"
     N_CALLS
 };
 
@@ -148,6 +150,9 @@ CUresult stream_check(CUstream stream, const struct CUctx_st *context);
 void streams_reset(int device);
 
 /* ---- kernels (driver_kernels.c) ---- */
+
+/* What the code of a program that was compiled at run time begins with. */
+#define SIM_CODE_MARK "SIM-CODE:"
 
 /* The bytes of SIM_KERNEL: a struct sim_launch and arguments, malloc'd. */
 CUresult kernel_bytes(const CUlaunchConfig *config, CUfunction function, void **arguments,

@@ -11,6 +11,8 @@ static const char *const symbols[N_CALLS] = {
 #include "kernels/cuda/blas_calls.inc"
 #define DNN_CALL(name, arguments) #name,
 #include "kernels/cuda/dnn_calls.inc"
+#define COMPILER_CALL(name, arguments) #name,
+#include "kernels/cuda/compiler_calls.inc"
 };
 
 static const char *const base_names[N_CALLS] = {
@@ -20,6 +22,8 @@ static const char *const base_names[N_CALLS] = {
 #include "kernels/cuda/blas_calls.inc"
 #define DNN_CALL(name, arguments) #name,
 #include "kernels/cuda/dnn_calls.inc"
+#define COMPILER_CALL(name, arguments) #name,
+#include "kernels/cuda/compiler_calls.inc"
 };
 
 static atomic_ulong counts[N_CALLS];

@@ -42,9 +42,10 @@ enum sim_command {
     SIM_BLOCK_FREED, /* at, size */
     /* Requests, which are answered. */
     SIM_HELLO,
-    SIM_FIND_KERNEL, /* bytes: a name. The answer: its number; value: the size of its arguments */
-    SIM_FIND_HOST,   /* bytes: a name. The answer: its number */
-    SIM_SYNCHRONIZE, /* stream, clock: until this operation has ended. value 1: do not wait */
+    SIM_FIND_KERNEL,  /* bytes: a name. The answer: its number; value: the size of its arguments */
+    SIM_LOAD_KERNELS, /* bytes: the path of a shared object */
+    SIM_FIND_HOST,    /* bytes: a name. The answer: its number */
+    SIM_SYNCHRONIZE,  /* stream, clock: until this operation has ended. value 1: do not wait */
     SIM_SYNCHRONIZE_DEVICE,
     SIM_ELAPSED, /* events at and from. The answer: nanoseconds */
     SIM_RESET,   /* device */

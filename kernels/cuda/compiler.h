@@ -1,0 +1,45 @@
+/* Kernels that are compiled while a worker runs, by NVRTC, which is opened by dlopen when the
+ * plugin starts. A thread of the device compiles; until then, and where there is no NVRTC, callers
+ * do without. */
+#ifndef MILLRACE_KERNELS_CUDA_COMPILER_H
+#define MILLRACE_KERNELS_CUDA_COMPILER_H
+
+#include "common/base/str.h"
+
+struct gpu_compiler;
+struct gpu_device;
+struct gpu_function;
+
+/* Opens libnvrtc as gpu_blas_open opens cuBLASLt. Called once in a process, before devices are
+ * opened. */
+void gpu_compiler_open(const char *folders, void *simulated);
+/* Returns why nothing is compiled; NULL if kernels are. */
+const char *gpu_compiler_missing(void);
+
+/* Writes the source of the kernel that `key` stands for: a file of CUDA C++ with one kernel, called
+ * `name`. Returns false if it cannot be compiled. */
+typedef bool gpu_source_fn(struct span key, const char *name, struct str *out);
+
+/* Returns the kernel of a key, or NULL while there is none. It is compiled once it was asked for a
+ * few times, so not for shapes that come only once. Any thread. */
+const struct gpu_function *gpu_compiled(struct gpu_device *gpu, struct span key,
+                                        gpu_source_fn *write_source);
+
+/* What a device keeps: a thread, and the kernels. NULL without NVRTC. */
+struct gpu_compiler *gpu_compiler_new(struct gpu_device *gpu);
+/* Ends the thread. Kernels stay. Accepts NULL. */
+void gpu_compiler_stop(struct gpu_compiler *compiler);
+/* Frees everything after gpu_compiler_stop. Accepts NULL. */
+void gpu_compiler_free(struct gpu_compiler *compiler);
+
+struct gpu_compiler_counts {
+    uint64_t compiled, failed, waiting;
+};
+struct gpu_compiler_counts gpu_compiler_count(struct gpu_compiler *compiler); /* accepts NULL */
+
+/* Compiles for a GPU that need not be there, for tests: the compute capability is 10 · major +
+ * minor. Returns the size of the kernel's code. Errors: UNIMPLEMENTED without NVRTC, INTERNAL with
+ * the compiler's words. */
+struct status *gpu_compile_for(int capability, const char *source, size_t *ret_size) MUST_USE;
+
+#endif

@@ -34,6 +34,13 @@ struct program {
     struct pool *pool;
 };
 
+static void make_axes(const char *name, struct tensor *ret) {
+    int64_t n = strcmp(name, "all") == 0 ? 2 : 1;
+    must(tensor_new(allocator_host(), DT_INT32, (struct shape){1, &n}, ret));
+    for (int64_t i = 0; i < n; i++)
+        ((int32_t *)tensor_data(ret))[i] = n == 2 ? (int32_t)i : 1;
+}
+
 static void make_inputs(struct program *p, int64_t rows, int64_t columns) {
     for (int i = 0; i < p->graph.n_nodes; i++) {
         struct node *node = p->graph.nodes[i];
@@ -41,7 +48,11 @@ static void make_inputs(struct program *p, int64_t rows, int64_t columns) {
             p->nodes[p->n_nodes++] = node;
             continue;
         }
-        /* x…: rows × columns; c…: a column; r…: a row; s…: a scalar */
+        /* x…: rows × columns; c…: a column; r…: a row; s…: a scalar; a…: axes [1], or all */
+        if (node->name[0] == 'a') {
+            make_axes(node->name, &p->inputs[i]);
+            continue;
+        }
         int64_t dims[2] = {node->name[0] == 'r' ? 1 : rows, node->name[0] == 'c' ? 1 : columns};
         struct shape shape = {node->name[0] == 's' || rows == 0 ? 0 : 2, dims};
         if (node_attr(node, "shape")->shape.rank > 0)
@@ -163,6 +174,7 @@ static void measure(const char *name, const char *text, int64_t rows, int64_t co
 /* ---- programs ---- */
 
 #define IN(name) name " = Placeholder() {dtype=float}\n"
+#define AXES(name) name " = Placeholder() {dtype=int32}\n"
 #define UNARY(name, op, a) name " = " op "(" a ") {T=float}\n"
 #define BINARY(name, op, a, b) name " = " op "(" a ", " b ") {T=float}\n"
 
@@ -203,6 +215,29 @@ static const struct named {
                                  UNARY("g", "Tanh", "x3") BINARY("a", "Mul", "f", "x4")
                                      BINARY("b", "Mul", "i", "g") BINARY("c", "AddV2", "a", "b")
                                          UNARY("t", "Tanh", "c") BINARY("h", "Mul", "o", "t")},
+};
+
+#define REDUCTION(name, op, a, axes, keep) \
+    name " = " op "(" a ", " axes ") {T=float, keep_dims=" keep "}\n"
+
+/* Of rows: with reductions along them. */
+static const struct named row_programs[] = {
+    {"softmax", IN("x0") AXES("a0") REDUCTION("m", "Max", "x0", "a0", "true")
+                    BINARY("d", "Sub", "x0", "m") UNARY("e", "Exp", "d")
+                        REDUCTION("s", "Sum", "e", "a0", "true") BINARY("y", "RealDiv", "e", "s")},
+    {"layer norm",
+     IN("x0") IN("r0") IN("r1") IN("s0") AXES("a0") REDUCTION("m", "Mean", "x0", "a0", "true")
+         BINARY("c", "Sub", "x0", "m") UNARY("q", "Square", "c")
+             REDUCTION("v", "Mean", "q", "a0", "true") BINARY("w", "AddV2", "v", "s0")
+                 UNARY("r", "Rsqrt", "w") BINARY("n", "Mul", "c", "r") BINARY("g", "Mul", "n", "r0")
+                     BINARY("y", "AddV2", "g", "r1")},
+    {"mean square", IN("x0") IN("x1") AXES("all") BINARY("d", "Sub", "x0", "x1")
+                        UNARY("q", "Square", "d") REDUCTION("l", "Mean", "q", "all", "false")},
+    {"cross entropy",
+     IN("x0") IN("x1") AXES("a0") REDUCTION("m", "Max", "x0", "a0", "true") BINARY(
+         "d", "Sub", "x0", "m") UNARY("e", "Exp", "d") REDUCTION("s", "Sum", "e", "a0", "true")
+         UNARY("l", "Log", "s") BINARY("z", "Sub", "d", "l") BINARY("p", "Mul", "z", "x1")
+             REDUCTION("r", "Sum", "p", "a0", "false") UNARY("n", "Neg", "r")},
 };
 
 #define OF(name, shape) name " = Placeholder() {dtype=float, shape=[" shape "]}\n"
@@ -255,6 +290,9 @@ int main(int argc, char **argv) {
         }
         for (size_t i = 0; i < ARRAY_LEN(programs); i++)
             measure(programs[i].name, programs[i].text, sizes[s][0], sizes[s][1], only, pool);
+        for (size_t i = 0; i < ARRAY_LEN(row_programs) && sizes[s][0] > 0; i++)
+            measure(row_programs[i].name, row_programs[i].text, sizes[s][0], sizes[s][1], only,
+                    pool);
     }
     for (size_t i = 0; i < ARRAY_LEN(products); i++)
         measure(products[i].name, products[i].text, -1, 1, only, pool);

@@ -1,5 +1,6 @@
-/* A fused program: several elementwise nodes of one device as one node, _MrFused, whose kernel
- * computes them block by block, so that what one hands to the next never reaches memory [WP 5.1].
+/* A fused program: several elementwise nodes and reductions of one device as one node, _MrFused,
+ * whose kernel computes them block by block, so that what one hands to the next never reaches
+ * memory [WP 5.1].
  *
  *   a = Mul(x, y)   b = AddV2(a, x)   c = Tanh(b)      b is also taken elsewhere
  *      =>  c = _MrFused(x, y) {program=[&Mul{T=float}, &AddV2{T=float}, &Tanh{T=float}],
@@ -10,6 +11,9 @@
  * with that number less the number of inputs, which is an earlier one. `names` are those of the
  * nodes that the instructions were, for messages and statistics. `results` has the instruction that
  * each output is. The result of every instruction is what its own kernel computes, to the bit.
+ *
+ * An instruction may be a reduction over the last dimensions (Sum, Mean, Max, …), whose axes are an
+ * input of the node. Rows are then computed while a cache has them, with what is reduced of them.
  *
  * The first instruction may be a product (MatMul, Conv2D): the others are then computed on its
  * elements while a cache has them.

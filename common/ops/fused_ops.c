@@ -8,12 +8,14 @@ static struct status *infer_instruction(struct shape_inference *ctx, const struc
                                         struct shape *shapes) {
     const struct op_def *def = op_def_find(node->op_name);
     int n = node->n_data + 1;
+    const struct tensor **values = arena_array(ctx->arena, const struct tensor *, n);
+    const struct shape **as_shapes = arena_array(ctx->arena, const struct shape *, n);
     struct shape_inference own = {
         .node = node,
         .producer = ctx->producer,
         .arena = ctx->arena,
-        .in_values = arena_array(ctx->arena, const struct tensor *, n),
-        .in_as_shapes = arena_array(ctx->arena, const struct shape *, n),
+        .in_values = values,
+        .in_as_shapes = as_shapes,
         .in_handle_dtypes = arena_array(ctx->arena, enum dtype, n),
         .out = &shapes[node->id],
         .out_handle_dtypes = arena_array(ctx->arena, enum dtype, 1),
@@ -22,8 +24,13 @@ static struct status *infer_instruction(struct shape_inference *ctx, const struc
     struct shape *in = arena_array(ctx->arena, struct shape, n),
                  *handles = arena_array(ctx->arena, struct shape, n);
     for (int i = 0; i < node->n_data; i++) {
-        in[i] = shapes[node->inputs[i].src->id];
+        int operand = node->inputs[i].src->id;
+        in[i] = shapes[operand];
         handles[i] = SHAPE_UNKNOWN;
+        if (operand < ctx->node->n_data) { /* the axes of a reduction are an input of the program */
+            values[i] = ctx->in_values[operand];
+            as_shapes[i] = ctx->in_as_shapes[operand];
+        }
     }
     own.in = in;
     own.in_handle_shapes = handles;

@@ -215,8 +215,8 @@ double cost_all_inputs(const struct cost_query *q) {
     return of_elements(q, n);
 }
 
-/* The number of elements that all inputs have after they are broadcast. */
-static double n_broadcast(const struct cost_query *q) {
+/* The number of elements that the inputs, but those left out, have after they are broadcast. */
+static double n_broadcast(const struct cost_query *q, const bool *is_left_out) {
     double n = 1;
     int rank = 0, n_inputs = q->node->n_data;
     for (int i = 0; i < n_inputs; i++)
@@ -224,6 +224,8 @@ static double n_broadcast(const struct cost_query *q) {
     for (int d = 1; d <= rank; d++) { /* the last dimension first */
         int64_t size = 1;
         for (int i = 0; i < n_inputs; i++) {
+            if (is_left_out && is_left_out[i])
+                continue;
             struct shape shape = shape_of(q, i);
             int64_t own = d <= shape.rank ? shape.dims[shape.rank - d] : 1;
             size = own != 1 ? own : size;
@@ -233,7 +235,7 @@ static double n_broadcast(const struct cost_query *q) {
     return n;
 }
 
-double cost_broadcast(const struct cost_query *q) { return of_elements(q, n_broadcast(q)); }
+double cost_broadcast(const struct cost_query *q) { return of_elements(q, n_broadcast(q, NULL)); }
 
 /* A program that begins with a product or a GatherV2, where only shapes are known. */
 static double fused_product_of_shapes(const struct cost_query *q) {
@@ -257,6 +259,21 @@ static double fused_product_of_shapes(const struct cost_query *q) {
     return ns;
 }
 
+/* What the inputs are broadcast to, without the axes of reductions. */
+static double n_of_fused(const struct cost_query *q) {
+    struct fused_program program;
+    if (q->ctx)
+        return n_broadcast(q, fused_axes_of(q->ctx->instance));
+    struct status *st = fused_program_read(q->node, &program);
+    if (st) {
+        status_unref(st);
+        return n_broadcast(q, NULL);
+    }
+    double n = n_broadcast(q, fused_program_axes(&program));
+    fused_program_fini(&program);
+    return n;
+}
+
 /* The instructions, and the values that are read and written. Where only shapes are known, each
  * instruction has the time of the row. */
 double cost_fused(const struct cost_query *q) {
@@ -264,7 +281,7 @@ double cost_fused(const struct cost_query *q) {
     double product = q->ctx ? fused_product_ns(q->ctx) : fused_product_of_shapes(q);
     if (product > 0)
         return product;
-    double n = n_broadcast(q), ns;
+    double n = n_of_fused(q), ns;
     int n_moved = q->node->n_outputs;
     for (int i = 0; i < q->node->n_data; i++)
         n_moved += n_of(q, i) == n;

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_KERNELS_CPU_FUSED_FUSED_H
 #define MILLRACE_KERNELS_CPU_FUSED_FUSED_H
 
+#include "common/graph/fused.h"
 #include "kernels/kernel.h"
 
 /* Of the time that a row of the table says for an element this much is reading and writing memory.
@@ -19,6 +20,12 @@ static inline double fused_instruction_ns(double row_ns) {
 /* What the product or the GatherV2 takes with which the program of an execution begins; 0: there is
  * none. The instructions behind it take little beside it. */
 double fused_product_ns(const struct kernel_ctx *ctx);
+
+/* By input: has it the axes of a reduction? Then its shape is no part of what is broadcast. NULL:
+ * there are no reductions. */
+const bool *fused_axes_of(const struct kernel_instance *instance);
+/* The same, where there is no instance. In the program's arena. */
+const bool *fused_program_axes(struct fused_program *program);
 
 /* The sum over the instructions, for one element. */
 double fused_ns_per_element(const struct kernel_instance *instance);

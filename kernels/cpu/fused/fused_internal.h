@@ -29,6 +29,7 @@ struct fused_instruction {
     /* by operand: does nobody read its value afterwards, the node's outputs included? */
     const bool *is_last_use;
     int n_operands;
+    bool is_reduction;     /* operand 1, an input of the node, has the axes */
     double ns_per_element; /* in a block */
     size_t size;           /* of an element of the result */
     int output;            /* the first output of the node that is the result, or -1 */
@@ -39,11 +40,15 @@ struct fused_state {
     struct fused_instruction *instructions; /* in the arena of the program's graph */
     int n_inputs, n_instructions, n_outputs;
     bool has_product;    /* instruction 0 is a product; all others have an engine */
+    bool reduces;        /* there are reductions, and no product */
     bool gathers;        /* instruction 0 is a GatherV2, and 1, the only result, reduces it */
     bool may_fail;       /* an engine may find an element outside of its op's domain */
     bool can_be_scalars; /* all instructions take scalars */
     bool can_be_blocks;  /* no instruction is BLOCK_NEVER */
     double ns_per_element;
+    /* of a program that reduces */
+    const bool *is_axes; /* by input */
+    struct fused_rows_plans *plans;
 };
 
 static inline int fused_n_values(const struct fused_state *state) {
@@ -91,6 +96,9 @@ struct fused_run {
     struct tensor *scratch;
 };
 
+/* Does a shape come before another in the order of stages? */
+bool fused_class_is_before(const struct fused_class *a, const struct fused_class *b);
+
 /* fused_plan.c: finds the shapes of all values. `product` is that of a product's result, or rank -1
  * where there is none. False: the instructions have to run one by one. */
 bool fused_plan_shapes(struct fused_run *run, struct shape product) MUST_USE;
@@ -125,6 +133,12 @@ enum kernel_result fused_fail(struct kernel_ctx *ctx, const struct fused_instruc
 /* By the ops, before there are kernels: does the program look so? */
 bool fused_is_gather(const struct fused_program *program);
 enum kernel_result fused_run_gather(struct kernel_ctx *ctx);
+
+/* ---- programs with reductions (fused_rows.c) ---- */
+
+struct fused_rows_plans *fused_rows_plans_new(void);
+void fused_rows_plans_free(struct fused_rows_plans *plans); /* accepts NULL */
+enum kernel_result fused_run_rows(struct kernel_ctx *ctx);
 
 /* ---- programs that begin with a product (fused_product.c) ---- */
 

@@ -1,6 +1,7 @@
 /* The CPU's kernel of _MrFused (common/graph/fused.h): reads the program, and runs it in one of
- * six ways: scalars straight through, small values of one shape, values by blocks, blocks behind a
- * product, a reduction of picked rows, or each instruction by its own kernel. */
+ * seven ways: scalars straight through, small values of one shape, values by blocks, blocks behind
+ * a product, a reduction of picked rows, rows with their reductions, or each instruction by its own
+ * kernel. */
 #include "kernels/cpu/fused/fused.h"
 
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include "kernels/cost.h"
 #include "kernels/cpu/fused/fused_internal.h"
 #include "kernels/cpu/math/math_picked.h"
+#include "kernels/cpu/math/math_rows.h"
 
 /* ---- init ---- */
 
@@ -15,9 +17,16 @@ static void fused_fini(void *arg) {
     struct fused_state *state = arg;
     for (int k = 0; state && k < state->n_instructions; k++)
         kernel_instance_fini(&state->instructions[k].kernel);
-    if (state)
+    if (state) {
         fused_program_fini(&state->program);
+        fused_rows_plans_free(state->plans);
+    }
     free(state);
+}
+
+/* Is operand 1 an input of the node? */
+static bool takes_axes(const struct fused_state *state, const struct node *node) {
+    return node->n_data == 2 && node->inputs[1].src->id < state->n_inputs;
 }
 
 static struct status *init_instruction(const struct kernel_init *init, struct fused_state *state,
@@ -35,6 +44,13 @@ static struct status *init_instruction(const struct kernel_init *init, struct fu
     if (k == 0 && (made->kernel.def->flags & KERNEL_PRODUCT)) {
         state->has_product = true;
         state->can_be_scalars = false;
+        return NULL;
+    }
+    if (!state->has_product && takes_axes(state, node) && math_is_reduction(&made->kernel)) {
+        made->is_reduction = state->reduces = true;
+        state->can_be_scalars = false;
+        made->ns_per_element = math_reduced_ns(&made->kernel);
+        state->ns_per_element += made->ns_per_element;
         return NULL;
     }
     made->engine = fused_engine_find(made->kernel.def->compute);
@@ -75,6 +91,17 @@ static void list_operands(struct fused_state *state) {
     }
 }
 
+const bool *fused_program_axes(struct fused_program *program) {
+    bool *is_axes = arena_array(&program->graph.arena, bool, program->n_inputs + 1);
+    for (int k = 0; k < program->n_instructions; k++) {
+        const struct node *node = program->instructions[k];
+        int input = node->n_data == 2 ? node->inputs[1].src->id : program->n_inputs;
+        if (input < program->n_inputs && node_attr(node, "Tidx"))
+            is_axes[input] = true;
+    }
+    return is_axes;
+}
+
 static struct status *fused_init(struct kernel_init *init) {
     struct fused_state *state = xcalloc(1, sizeof(*state));
     init->state = state;
@@ -89,6 +116,10 @@ static struct status *fused_init(struct kernel_init *init) {
     for (int k = 0; k < state->program.n_instructions; k++)
         TRY(init_instruction(init, state, k));
     list_operands(state);
+    if (state->reduces) {
+        state->is_axes = fused_program_axes(&state->program);
+        state->plans = fused_rows_plans_new();
+    }
     for (int i = state->n_outputs - 1; i >= 0; i--)
         state->instructions[state->program.results[i]].output = i;
     return NULL;
@@ -97,6 +128,11 @@ static struct status *fused_init(struct kernel_init *init) {
 double fused_ns_per_element(const struct kernel_instance *instance) {
     const struct fused_state *state = instance->state;
     return state->ns_per_element;
+}
+
+const bool *fused_axes_of(const struct kernel_instance *instance) {
+    const struct fused_state *state = instance->state;
+    return state->is_axes;
 }
 
 /* ---- compute ---- */
@@ -177,6 +213,8 @@ static enum kernel_result fused_compute(struct kernel_ctx *ctx) {
         return fused_run_product(ctx);
     if (state->gathers)
         return fused_run_gather(ctx);
+    if (state->reduces)
+        return fused_run_rows(ctx);
     if (state->can_be_scalars && inputs_are_scalars(ctx, state)) {
         if (likely(!run_scalars(ctx, state)))
             return KERNEL_DONE;

@@ -5,7 +5,9 @@
  * An operand has the class of the result, or a class with fewer elements, or one with as many
  * elements and a lower rank, so stages in that order never wait for each other. */
 #include "kernels/cpu/fused/fused_internal.h"
+#include "kernels/cpu/math/math_rows.h"
 #include "kernels/support/broadcast.h"
+#include "kernels/support/reduction_checks.h"
 
 /* ---- shapes ---- */
 
@@ -57,9 +59,28 @@ static bool is_bias_of(const struct fused_run *run, int value, int bias) {
     return of.rank >= 2 && vector.rank == 1 && vector.dims[0] == of.dims[of.rank - 1];
 }
 
+static int reduced_class(struct fused_run *run, const struct fused_instruction *instruction) {
+    struct shape shape = run->classes[run->values[instruction->operands[0]].class_of].shape;
+    bool is_reduced[SHAPE_MAX_RANK];
+    int64_t dims[SHAPE_MAX_RANK], n = 1;
+    memset(is_reduced, 0, (size_t)shape.rank);
+    struct status *st =
+        reduction_read_axes(&run->ctx->inputs[instruction->operands[1]], shape.rank, is_reduced);
+    if (st) {
+        status_unref(st);
+        return -1;
+    }
+    shape = math_reduced_shape(&instruction->kernel, shape, is_reduced, dims);
+    for (int i = 0; i < shape.rank; i++)
+        n *= shape.dims[i];
+    return class_of_shape(run, shape, n);
+}
+
 /* Returns -1 where the kernel's own compute has to answer. */
 static int result_class(struct fused_run *run, const struct fused_instruction *instruction) {
     int n = instruction->n_operands, classes[FUSED_MAX_OPERANDS];
+    if (instruction->is_reduction)
+        return reduced_class(run, instruction);
     for (int i = 0; i < n; i++)
         classes[i] = run->values[instruction->operands[i]].class_of;
     switch (instruction->shapes) {
@@ -119,7 +140,7 @@ bool fused_plan_shapes(struct fused_run *run, struct shape product) {
 
 /* ---- stages ---- */
 
-static bool is_before(const struct fused_class *a, const struct fused_class *b) {
+bool fused_class_is_before(const struct fused_class *a, const struct fused_class *b) {
     return a->n_elements != b->n_elements ? a->n_elements < b->n_elements
                                           : a->shape.rank < b->shape.rank;
 }
@@ -132,8 +153,9 @@ int fused_plan_stages(const struct fused_run *run, int *ret_classes) {
             at++;
         if (at < n)
             continue;
-        for (at = n++;
-             at > 0 && is_before(&run->classes[class_of], &run->classes[ret_classes[at - 1]]); at--)
+        for (at = n++; at > 0 && fused_class_is_before(&run->classes[class_of],
+                                                       &run->classes[ret_classes[at - 1]]);
+             at--)
             ret_classes[at] = ret_classes[at - 1];
         ret_classes[at] = class_of;
     }

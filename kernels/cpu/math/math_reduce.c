@@ -15,18 +15,19 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/math/math_picked.h"
+#include "kernels/cpu/math/math_rows.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/support/reduction_checks.h"
 
 enum {
     /* columns that are reduced together, whose accumulators stay in the first-level cache */
-    TILE = 512,
+    TILE = REDUCE_TILE,
     OUTPUT_BLOCK = 64, /* row results that are finished together */
     SHORT_ROW = 32,
     CHUNK = 1 << 17, /* elements that are worth a share of their own */
     FEW_UNITS = 8,
     MAX_CHUNKS = 32,
-    MAX_ACCUMULATOR = 16,
+    MAX_ACCUMULATOR = REDUCE_MAX_ACCUMULATOR,
     /* rows of fewer columns are folded: several rows are treated as one longer row */
     NARROW_FOLD = 16,
 };
@@ -36,13 +37,6 @@ struct reduce_op {
     const struct reduce_loops *loops, *avx2_loops, *avx512_loops;
     /* the reduction of one element is the element */
     bool is_identity_of_one;
-};
-
-struct reduce_state {
-    const struct reduce_loops *loops; /* float's loops when the dtype is a narrow float */
-    enum dtype dtype;
-    size_t size;
-    bool keep_dims, is_narrow, is_identity_of_one;
 };
 
 static struct status *reduce_init(struct kernel_init *init) {
@@ -139,7 +133,7 @@ static inline int64_t reduced_offset(const struct reduction *r, int64_t index) {
 
 /* ---- loops, with a conversion of narrow floats ---- */
 
-static void run_row(const struct reduce_state *state, const char *in, int64_t n, void *acc) {
+void reduce_run_row(const struct reduce_state *state, const char *in, int64_t n, void *acc) {
     if (!state->is_narrow) {
         state->loops->row(in, n, acc);
         return;
@@ -165,7 +159,7 @@ static void run_columns(const struct reduce_state *state, const char *in, int64_
     }
 }
 
-static void run_finish(const struct reduce_state *state, const void *acc, char *out, int64_t n,
+void reduce_run_finish(const struct reduce_state *state, const void *acc, char *out, int64_t n,
                        int64_t n_reduced) {
     if (!state->is_narrow) {
         state->loops->finish(acc, out, n, n_reduced);
@@ -184,7 +178,8 @@ static void reduce_span(const struct reduction *r, int64_t index, int64_t begin,
     const char *base = r->in + kept_offset(r, index) * (int64_t)r->state->size;
     while (begin < end) {
         int64_t row = begin / r->inner, at = begin % r->inner, n = MIN(r->inner - at, end - begin);
-        run_row(r->state, base + (reduced_offset(r, row) + at) * (int64_t)r->state->size, n, acc);
+        reduce_run_row(r->state, base + (reduced_offset(r, row) + at) * (int64_t)r->state->size, n,
+                       acc);
         begin += n;
     }
 }
@@ -205,7 +200,7 @@ static void reduce_rows(void *arg, int64_t begin, int64_t end) {
             for (int64_t i = 0; i < n; i++)
                 reduce_span(r, begin + i, 0, r->n_reduced,
                             acc + i * (int64_t)state->loops->accumulator_size);
-        run_finish(state, acc, r->out + begin * (int64_t)state->size, n, r->n_reduced);
+        reduce_run_finish(state, acc, r->out + begin * (int64_t)state->size, n, r->n_reduced);
         begin += n;
     }
 }
@@ -270,9 +265,9 @@ static void reduce_tiles(void *arg, int64_t begin, int64_t end) {
         int64_t outer = begin / r->n_tiles, tile = begin % r->n_tiles;
         r->state->loops->init(acc, tile_width(r, tile));
         reduce_tile(r, outer, tile, 0, r->n_reduced_rows, acc);
-        run_finish(r->state, acc,
-                   r->out + (outer * r->inner + tile * TILE) * (int64_t)r->state->size,
-                   tile_width(r, tile), r->n_reduced);
+        reduce_run_finish(r->state, acc,
+                          r->out + (outer * r->inner + tile * TILE) * (int64_t)r->state->size,
+                          tile_width(r, tile), r->n_reduced);
     }
 }
 
@@ -299,7 +294,8 @@ static void merge_chunks(const struct reduction *r, int64_t n_units, int64_t acc
         for (int64_t chunk = 1; chunk < r->n_chunks; chunk++)
             loops->merge(first + chunk * step, first, width);
         int64_t at = r->last_is_reduced ? unit : unit / r->n_tiles * r->inner + tile * TILE;
-        run_finish(r->state, first, r->out + at * (int64_t)r->state->size, width, r->n_reduced);
+        reduce_run_finish(r->state, first, r->out + at * (int64_t)r->state->size, width,
+                          r->n_reduced);
     }
 }
 
@@ -309,6 +305,8 @@ static int64_t n_chunks_of(int64_t n_units, int64_t unit_elements, int64_t divis
 
 static int64_t n_tiles_of(int64_t inner) { return (inner + TILE - 1) / TILE; }
 
+static double element_ns(const struct reduce_state *state) { return state->is_narrow ? 1 : 0.4; }
+
 static void reduction_run(struct reduction *r, struct pool *pool) {
     int64_t accumulators = r->last_is_reduced ? 1 : TILE;
     r->n_tiles = r->last_is_reduced ? 1 : n_tiles_of(r->inner);
@@ -316,7 +314,7 @@ static void reduction_run(struct reduction *r, struct pool *pool) {
             unit_elements = r->n_reduced * (r->last_is_reduced ? 1 : MIN(r->inner, TILE));
     int64_t divisible = r->last_is_reduced ? r->n_reduced : r->n_reduced_rows;
     r->n_chunks = n_chunks_of(n_units, unit_elements, divisible);
-    double cost = r->state->is_narrow ? 1 : 0.4;
+    double cost = element_ns(r->state);
     if (r->n_chunks <= 1) {
         pool_parallel_for(pool, n_units, 5 + cost * (double)unit_elements,
                           r->last_is_reduced ? reduce_rows : reduce_tiles, r);
@@ -336,7 +334,7 @@ static void fill_empty(const struct reduction *r) {
     for (int64_t done = 0; done < r->n_outputs; done += TILE) {
         int64_t n = MIN(r->n_outputs - done, TILE);
         r->state->loops->init(acc, n);
-        run_finish(r->state, acc, r->out + done * (int64_t)r->state->size, n, 0);
+        reduce_run_finish(r->state, acc, r->out + done * (int64_t)r->state->size, n, 0);
     }
 }
 
@@ -366,6 +364,30 @@ static enum kernel_result reduce_compute(struct kernel_ctx *ctx) {
     else
         reduction_run(&r, ctx->pool);
     return KERNEL_DONE;
+}
+
+/* ---- rows (math_rows.h) ---- */
+
+struct shape math_reduced_shape(const struct kernel_instance *reduction, struct shape shape,
+                                const bool *is_reduced, int64_t *dims) {
+    const struct reduce_state *state = reduction->state;
+    return reduction_output_shape(shape, is_reduced, state->keep_dims, dims);
+}
+
+double math_reduced_ns(const struct kernel_instance *reduction) {
+    return element_ns(reduction->state);
+}
+
+bool math_rows_find(const struct kernel_instance *reduction, struct shape shape,
+                    const bool *is_reduced, struct math_rows *ret) {
+    struct reduction r;
+    r.state = reduction->state;
+    if (!reduction_plan(&r, shape, is_reduced) || !r.last_is_reduced || r.n_reduced_rows != 1 ||
+        r.n_outputs == 0 || r.n_reduced == 0)
+        return false;
+    *ret = (struct math_rows){r.n_outputs, r.n_reduced,
+                              MAX(n_chunks_of(r.n_outputs, r.n_reduced, r.n_reduced), 1)};
+    return true;
 }
 
 /* ---- picked rows (math_picked.h) ---- */
@@ -424,9 +446,10 @@ static void picked_range(void *arg, int64_t begin, int64_t end) {
                 width = MIN(job->inner - first, (int64_t)TILE);
         run->state->loops->init(acc, width);
         reduce_picked(run, job->rows + outer * job->n_reduced, first, width, acc);
-        run_finish(run->state, acc,
-                   (char *)job->to + (outer * job->inner + first) * (int64_t)run->state->size,
-                   width, job->n_reduced);
+        reduce_run_finish(run->state, acc,
+                          (char *)job->to +
+                              (outer * job->inner + first) * (int64_t)run->state->size,
+                          width, job->n_reduced);
     }
 }
 

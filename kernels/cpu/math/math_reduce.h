@@ -19,6 +19,29 @@ struct reduce_loops {
     void (*finish)(const void *acc, void *out, int64_t n, int64_t n_reduced);
 };
 
+enum {
+    REDUCE_TILE = 512,           /* the most results that one call finishes */
+    REDUCE_MAX_ACCUMULATOR = 16, /* bytes */
+    /* A long row is treated as this many bytes of accumulators, which are merged to REDUCE_LANES
+     * accumulators and then as a tree (math_reduce_loop.inc). */
+    REDUCE_WIDE_BYTES = 512,
+    REDUCE_LANES = 32,
+};
+
+/* What init makes for a node. */
+struct reduce_state {
+    const struct reduce_loops *loops; /* float's loops when the dtype is a narrow float */
+    enum dtype dtype;
+    size_t size;
+    bool keep_dims, is_narrow, is_identity_of_one;
+};
+
+/* Loops with a conversion of narrow floats. */
+void reduce_run_row(const struct reduce_state *state, const char *in, int64_t n, void *acc);
+/* n is at most REDUCE_TILE. */
+void reduce_run_finish(const struct reduce_state *state, const void *acc, char *out, int64_t n,
+                       int64_t n_reduced);
+
 #define MATH_REDUCE_OPS(X) X(sum) X(prod) X(mean) X(max) X(min) X(all) X(any) X(norm)
 #define DECLARE_REDUCTION(name)                                                                    \
     extern const struct reduce_loops name##_loops_base[DT_N_TYPES], name##_loops_avx2[DT_N_TYPES], \

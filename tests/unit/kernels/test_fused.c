@@ -1,10 +1,10 @@
 /* Fused programs: random programs over all ops that may be fused give the bits that their nodes
  * give one by one, whatever the shapes, the number of threads, and whose memory results take over,
- * with a product in front of them or without; mistakes have the words and the name of the node that
- * made them.
+ * with a product in front of them, with reductions among them, or without; mistakes have the words
+ * and the name of the node that made them.
  *
- * A failure prints the program with its number; FUSED_PROGRAM=N runs that one alone, in both
- * tests of random programs. */
+ * A failure prints the program with its number; FUSED_PROGRAM=N runs that one alone, in all tests
+ * of random programs. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -43,6 +43,7 @@ static void test_exactly_the_rows_with_an_engine_are_elementwise(void **state) {
 /* ---- random programs ---- */
 
 enum { MAX_INPUTS = 60, MAX_STEPS = 12, MAX_RANK = 4 };
+enum kind { PLAIN, WITH_PRODUCT, WITH_REDUCTIONS };
 
 static uint64_t seed, program_number;
 static uint32_t draw(uint32_t below) {
@@ -226,6 +227,36 @@ static void add_step(struct program *p, enum dtype wanted) {
     add_operands(p, node);
     finish_step(p, node);
     assert_true(kernel_find(node, "CPU")->flags & KERNEL_ELEMENTWISE);
+}
+
+/* ---- reductions ---- */
+
+/* Mostly over the last dimensions, and mostly these remain as 1, so that the result can be
+ * broadcast. */
+static void add_reduction(struct program *p, enum dtype wanted) {
+    static const char *const ops[] = {"Sum", "Mean", "Max", "Min", "Prod", "EuclideanNorm"};
+    const char *op = ops[draw(ARRAY_LEN(ops))];
+    bool is_ordered = op[1] == 'a' || op[1] == 'i';
+    enum dtype dtype = one_of(is_ordered ? DTYPES_REAL : DTYPES_NUMBER, wanted);
+    int n_last = 1 + (int)draw((uint32_t)MAX(p->rank, 1));
+    int64_t n_axes = n_last;
+    struct node *from = operand_of(p, dtype), *node = begin_step(p, op);
+    struct node *axes = add_input_of(p, draw(3) ? DT_INT32 : DT_INT64, (struct shape){1, &n_axes});
+    struct tensor *t = &p->tensors[p->n_inputs - 1];
+    for (int64_t i = 0; i < n_axes; i++) {
+        int64_t axis = draw(20) ? -n_axes + i : (int64_t)draw(3);
+        if (t->dtype == DT_INT32)
+            ((int32_t *)tensor_data(t))[i] = (int32_t)axis;
+        else
+            ((int64_t *)tensor_data(t))[i] = axis;
+    }
+    p->n_values--; /* no other step takes the axes */
+    node_set_attr_type(&p->graph, node, "T", dtype);
+    node_set_attr_type(&p->graph, node, "Tidx", (enum dtype)t->dtype);
+    node_set_attr_b(&p->graph, node, "keep_dims", draw(8) != 0);
+    node_add_input(&p->graph, node, from, 0);
+    node_add_input(&p->graph, node, axes, 0);
+    finish_step(p, node);
 }
 
 /* ---- products ---- */
@@ -414,7 +445,7 @@ static void check_shapes(const struct program *p, const struct node *node, const
     for (int k = 0, o = 0; k < p->n_steps; k++)
         if (is_result[k]) {
             struct shape inferred = graph_shapes_of(&shapes, node, o++);
-            assert_true(inferred.rank < 0 || shape_equal(inferred, tensor_shape(&p->results[k])));
+            assert_true(shape_is_compatible(inferred, tensor_shape(&p->results[k])));
         }
     graph_shapes_fini(&shapes);
 }
@@ -441,7 +472,8 @@ static struct node *make_fused(struct program *p, const bool *is_result, bool ha
     return fused;
 }
 
-static bool run_program(uint64_t number, struct pool *pool, bool has_product) {
+static bool run_program(uint64_t number, struct pool *pool, enum kind kind) {
+    bool has_product = kind == WITH_PRODUCT;
     struct program p = {.n_values = 0};
     bool is_result[MAX_STEPS] = {false};
     seed = number * 0x9E3779B97F4A7C15u + 1;
@@ -455,7 +487,9 @@ static bool run_program(uint64_t number, struct pool *pool, bool has_product) {
         add_product(&p, wanted);
     n_steps = MAX(n_steps, p.n_steps);
     for (int k = 0; k < n_steps; k++) {
-        if (k >= p.n_steps)
+        if (k >= p.n_steps && kind == WITH_REDUCTIONS && draw(3) == 0)
+            add_reduction(&p, wanted);
+        else if (k >= p.n_steps)
             add_step(&p, wanted);
         is_result[k] = k + 1 == n_steps || draw(4) == 0;
     }
@@ -482,24 +516,28 @@ static bool run_program(uint64_t number, struct pool *pool, bool has_product) {
     return succeeded;
 }
 
-static void run_programs(bool have_products) {
+static void run_programs(enum kind kind) {
     struct pool *pool = pool_new(2);
     const char *only = getenv("FUSED_PROGRAM");
     int n_good = 0, n = only ? 1 : 400;
     for (int i = 0; i < n; i++) {
         uint64_t number = only ? strtoull(only, NULL, 10) : (uint64_t)i;
         program_number = number;
-        n_good += run_program(number, pool, have_products);
+        n_good += run_program(number, pool, kind);
     }
     print_message("%d programs of %d without an error\n", n_good, n);
     assert_true(only || (n_good > n / 3 && n_good < n));
     pool_free(pool);
 }
 
-static void test_random_programs_give_the_bits_of_their_nodes(void **state) { run_programs(false); }
+static void test_random_programs_give_the_bits_of_their_nodes(void **state) { run_programs(PLAIN); }
+
+static void test_random_programs_with_reductions_give_the_bits_of_their_nodes(void **state) {
+    run_programs(WITH_REDUCTIONS);
+}
 
 static void test_random_programs_behind_products_give_the_bits_of_their_nodes(void **state) {
-    run_programs(true);
+    run_programs(WITH_PRODUCT);
 }
 
 /* ---- mistakes ---- */
@@ -559,6 +597,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exactly_the_rows_with_an_engine_are_elementwise),
         cmocka_unit_test(test_random_programs_give_the_bits_of_their_nodes),
+        cmocka_unit_test(test_random_programs_with_reductions_give_the_bits_of_their_nodes),
         cmocka_unit_test(test_random_programs_behind_products_give_the_bits_of_their_nodes),
         cmocka_unit_test(test_an_error_names_the_node_that_made_it),
         cmocka_unit_test(test_an_error_names_the_product_that_made_it),

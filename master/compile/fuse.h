@@ -23,4 +23,9 @@ struct fuse_groups {
 void fuse_groups_find(struct compilation *c, struct node *const *order,
                       const struct graph_consumers *consumers, struct fuse_groups *ret);
 
+/* May the node be a member as a reduction (fuse_reductions.c)? False for all other nodes. */
+bool fuse_may_reduce(struct compilation *c, const struct node *node);
+/* Has the program of an _MrFused node a reduction? */
+bool fuse_has_reduction(const struct node *fused);
+
 #endif

@@ -1,4 +1,5 @@
-/* Finds the groups of elementwise nodes that may become one node (fuse.h).
+/* Finds the groups of elementwise nodes that may become one node (fuse.h). On a CPU, reductions may
+ * be members too (fuse_reductions.c).
  *
  * A group's node runs when all that its members take is there, and all its results come together.
  * So members have the same device, frame and condition (conditions.h), and two things must be told:
@@ -102,9 +103,10 @@ static bool has_middle_channels(const struct node *node) {
 static bool may_be_fused(const struct finder *f, const struct node *node) {
     const struct kernel_def *def = row_in_place(f, node);
     int frame = f->frames.in[node->id];
-    return def && (def->flags & KERNEL_ELEMENTWISE) && node->n_data > 0 && node->n_outputs == 1 &&
-           !node_is_stateful(node) && !node_has_ref(node) && !f->is_target[node->id] &&
-           !has_middle_channels(node) && f->conditions.of[node->id] != CONDITION_UNCERTAIN &&
+    bool is_member = def && ((def->flags & KERNEL_ELEMENTWISE) || fuse_may_reduce(f->c, node));
+    return is_member && node->n_data > 0 && node->n_outputs == 1 && !node_is_stateful(node) &&
+           !node_has_ref(node) && !f->is_target[node->id] && !has_middle_channels(node) &&
+           f->conditions.of[node->id] != CONDITION_UNCERTAIN &&
            (frame == 0 || f->loop_condition[frame] != CONDITION_UNCERTAIN);
 }
 
@@ -303,14 +305,26 @@ static void join_takers(struct finder *f) {
 
 /* ---- the result ---- */
 
+/* By group: a reduction gains nothing but from elementwise nodes beside it. */
+static bool *find_elementwise(struct finder *f) {
+    bool *has_elementwise = arena_array(&f->c->arena, bool, f->n_groups + 1);
+    for (int i = 0; i < f->c->graph.n_live; i++) {
+        int group = group_of(f, f->order[i]);
+        if (group >= 0)
+            has_elementwise[group] |= !fuse_may_reduce(f->c, f->order[i]);
+    }
+    return has_elementwise;
+}
+
 static void list_groups(struct finder *f, struct fuse_groups *ret) {
     struct arena *arena = &f->c->arena;
     int *number = arena_array(arena, int, f->n_groups + 1);
+    const bool *has_elementwise = find_elementwise(f);
     ret->groups = arena_array(arena, struct fuse_group, f->n_groups + 1);
     ret->of = arena_array(arena, int, f->c->graph.n_nodes + 1);
     for (int i = 0; i < f->n_groups; i++) {
         number[i] = -1;
-        if (f->merged_into[i] != i || f->n_in[i] < 2)
+        if (f->merged_into[i] != i || f->n_in[i] < 2 || !has_elementwise[i])
             continue;
         number[i] = ret->n_groups++;
         ret->groups[number[i]].members = arena_array(arena, struct node *, f->n_in[i]);

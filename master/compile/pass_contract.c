@@ -4,9 +4,10 @@
  *   c = Conv2D(x, w)   r = _MrFused(c, b) {program=[&BiasAdd, &Relu]}
  *      =>  r = _MrFused(x, w, b) {program=[&Conv2D, &BiasAdd, &Relu]}
  *
- * A single elementwise node becomes a program, too. All edges from the product go to the one node
- * that takes it, so no cycle arises, and no value comes to wait for what it did not wait for. Only
- * the product runs later than before, after the other operands of its taker:
+ * A single elementwise node becomes a program, too. A program with reductions is computed row by
+ * row, and takes no product. All edges from the product go to the one node that takes it, so no
+ * cycle arises, and no value comes to wait for what it did not wait for. Only the product runs
+ * later than before, after the other operands of its taker:
  *
  *   - A product that reads a reference to a variable must not run later.
  *   - Where another operand takes as long as the product (the sum of two products), both would run
@@ -23,6 +24,7 @@
 #include "common/graph/references.h"
 #include "kernels/kernel.h"
 #include "master/compile/compile_internal.h"
+#include "master/compile/fuse.h"
 
 struct contractor {
     struct compilation *c;
@@ -92,7 +94,7 @@ static bool may_take(const struct contractor *own, const struct node *node,
         return false;
     if (node_is_op(node, OP_FUSED)) {
         const struct attr_value *program = node_attr(node, "program");
-        return program->list.n_values < FUSED_MAX_INSTRUCTIONS;
+        return program->list.n_values < FUSED_MAX_INSTRUCTIONS && !fuse_has_reduction(node);
     }
     return has_flag(node, KERNEL_ELEMENTWISE) && node->n_outputs == 1 &&
            !own->is_target[node->id] && !node_has_ref(node) && !has_middle_channels(node);

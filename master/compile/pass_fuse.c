@@ -1,6 +1,6 @@
-/* Makes one node of a group of elementwise nodes, which a CPU computes block by block and a GPU
- * element by element, so that the values between them never reach memory (common/graph/fused.h)
- * [WP 5.1].
+/* Makes one node of a group of elementwise nodes, and on a CPU of reductions over the last
+ * dimensions. A CPU computes it block by block and a GPU element by element, so that the values
+ * between them never reach memory (common/graph/fused.h) [WP 5.1].
  *
  *   a = Mul(x, y)   b = AddV2(a, z)   c = Tanh(b)   d = MatMul(c, w)   e = Mul(b, c)
  *      =>  e = _MrFused(x, y, z) with the results c and e   d = MatMul(e, w)

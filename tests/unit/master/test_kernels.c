@@ -79,6 +79,8 @@ static const struct kernel_def rows[] = {
     {.op = "Tanh",       .constraints = FLOAT, .compute = add, .flags = KERNEL_ELEMENTWISE},
     {.op = "Maximum",    .constraints = FLOAT, .compute = add, .flags = KERNEL_ELEMENTWISE},
     {.op = "Minimum",    .constraints = FLOAT, .compute = add, .flags = KERNEL_ELEMENTWISE},
+    {.op = "Max",        .constraints = FLOAT, .compute = add},
+    {.op = "Sum",        .constraints = FLOAT, .compute = add},
     {.op = "ReadFile",   .compute = identity, .flags = KERNEL_ASYNC | KERNEL_STATEFUL},
 };
 static const struct kernel_def gpu_rows[] = {
@@ -86,6 +88,7 @@ static const struct kernel_def gpu_rows[] = {
     {.op = "Tanh",       .constraints = FLOAT, .compute = add, .flags = KERNEL_ELEMENTWISE},
     {.op = "Maximum",    .constraints = FLOAT, .compute = add, .flags = KERNEL_ELEMENTWISE},
     {.op = "Minimum",    .constraints = FLOAT, .compute = add},
+    {.op = "Sum",        .constraints = FLOAT, .compute = add},
     {.op = "Const",      .compute = identity},
     {.op = "VariableV2", .compute = identity},
     {.op = "Assign",     .compute = identity},

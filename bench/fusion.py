@@ -57,6 +57,16 @@ def softmax(tf, x, y):
     return powers / tf.reduce_sum(powers, axis=-1, keepdims=True)
 
 
+def mean_square(tf, x, y):
+    return tf.reduce_mean(tf.square(x - y))
+
+
+def cross_entropy(tf, x, y):
+    shifted = x - tf.reduce_max(x, axis=-1, keepdims=True)
+    logs = shifted - tf.math.log(tf.reduce_sum(tf.exp(shifted), axis=-1, keepdims=True))
+    return tf.reduce_mean(-tf.reduce_sum(y * logs, axis=-1))
+
+
 def lstm(tf, x, y):
     i, f, o, g = tf.split(x, 4, axis=-1)
     c = tf.sigmoid(f + 1.0) * g + tf.sigmoid(i) * tf.tanh(g)
@@ -78,9 +88,11 @@ PROGRAMS = [(f"chain of {n}, {show}", chain(n), (rows, columns), copies)
                                                      CHAIN_SIZES)]
 PROGRAMS += [(f"{name}, {show}", program, shape, copies)
              for name, program in (("GELU", gelu), ("layer norm", layer_norm), ("softmax", softmax),
+                                   ("mean square", mean_square), ("cross entropy", cross_entropy),
                                    ("LSTM cell", lstm), ("Adam", adam))
              for show, shape, copies in (("1 KB", (4, 64), 64), ("16 KB", (32, 128), 64),
-                                         ("64 KB", (32, 512), 32), ("16 MB", (4096, 1024), 1))]
+                                         ("64 KB", (32, 512), 32), ("1 MB", (512, 512), 4),
+                                         ("16 MB", (4096, 1024), 1))]
 
 
 def step_of(tf, tf1, np, row, target, is_jit):
@@ -96,19 +108,23 @@ def step_of(tf, tf1, np, row, target, is_jit):
         for _ in range(2):
             feeds.append(tf1.placeholder(tf.float32, shape))
         for k in range(copies):
-            x, y, z = (tf1.get_variable(f"{name}{k}", shape, use_resource=True,
-                                        initializer=tf1.zeros_initializer()) for name in "xyz")
+            def variable(name, of, k=k):
+                return tf1.get_variable(f"{name}{k}", of, use_resource=True,
+                                        initializer=tf1.zeros_initializer())
+            x, y = variable("x", shape), variable("y", shape)
+            made = body(x.read_value(), y.read_value())
+            z = variable("z", made.shape)
             starts += [x.initializer, y.initializer, z.initializer]
-            ends.append((x, y, z, body(x.read_value(), y.read_value())))
+            ends.append((x, y, z, made))
         fills = [v.assign(feed).op for x, y, _, _ in ends for v, feed in zip((x, y), feeds)]
         train = tf.group(*[z.assign(made).op for _, _, z, made in ends])
-        check = [ends[0][2].read_value()[:1, :1]]
+        check = [tf.reshape(ends[0][2].read_value(), [-1])[:1]]
     session = tf1.Session(target, graph=graph, config=options)
     session.run(starts)
     session.run(fills, dict(zip(feeds, values)))
     step = session.make_callable(train)
     step()
-    return step, lambda: float(session.run(check)[0][0, 0])
+    return step, lambda: float(session.run(check)[0][0])
 
 
 def measure_row(tf, tf1, np, row, clusters, rounds):

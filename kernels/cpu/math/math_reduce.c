@@ -305,8 +305,6 @@ static int64_t n_chunks_of(int64_t n_units, int64_t unit_elements, int64_t divis
 
 static int64_t n_tiles_of(int64_t inner) { return (inner + TILE - 1) / TILE; }
 
-static double element_ns(const struct reduce_state *state) { return state->is_narrow ? 1 : 0.4; }
-
 static void reduction_run(struct reduction *r, struct pool *pool) {
     int64_t accumulators = r->last_is_reduced ? 1 : TILE;
     r->n_tiles = r->last_is_reduced ? 1 : n_tiles_of(r->inner);
@@ -314,7 +312,7 @@ static void reduction_run(struct reduction *r, struct pool *pool) {
             unit_elements = r->n_reduced * (r->last_is_reduced ? 1 : MIN(r->inner, TILE));
     int64_t divisible = r->last_is_reduced ? r->n_reduced : r->n_reduced_rows;
     r->n_chunks = n_chunks_of(n_units, unit_elements, divisible);
-    double cost = element_ns(r->state);
+    double cost = r->state->is_narrow ? 1 : 0.4;
     if (r->n_chunks <= 1) {
         pool_parallel_for(pool, n_units, 5 + cost * (double)unit_elements,
                           r->last_is_reduced ? reduce_rows : reduce_tiles, r);
@@ -375,7 +373,8 @@ struct shape math_reduced_shape(const struct kernel_instance *reduction, struct 
 }
 
 double math_reduced_ns(const struct kernel_instance *reduction) {
-    return element_ns(reduction->state);
+    const struct reduce_state *state = reduction->state;
+    return state->is_narrow ? 0.7 : 0.1;
 }
 
 bool math_rows_find(const struct kernel_instance *reduction, struct shape shape,

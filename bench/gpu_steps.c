@@ -2,11 +2,13 @@
  * where there is no TensorFlow.
  *
  *   gpu_steps --graph FILE [--init NODE] [--step NODE] [--fetch NAME] [--warm N] [--steps N]
- *             [--trace FILE]
+ *             [--trace FILE] [--pause]
  *
  * A step runs the node, or fetches the endpoint, or both. Prints JSON: how long each measured step
  * took, in ns, and the fetched values of all steps as floats (the first element). --trace runs one
- * more step, and writes its RunMetadata, which says when the GPU did what. */
+ * more step, and writes its RunMetadata, which says when the GPU did what. --pause prints the line
+ * "warm" after the steps that are not measured, and waits for a line of standard input, so that
+ * somebody can read the worker's counts in between. */
 #define PROGRAM "gpu_steps"
 #include <math.h>
 #include <stdio.h>
@@ -17,6 +19,7 @@
 struct flags {
     const char *target, *graph, *init, *step, *fetch, *trace;
     int64_t warm, steps;
+    bool pause;
 };
 
 #define TEXT(field, shown, explained)                                                   \
@@ -36,6 +39,10 @@ static const struct option_row rows[] = {
     TEXT(step, "NODE", "run in each step"),
     TEXT(fetch, "NAME", "fetched in each step"),
     TEXT(trace, "FILE", "gets the RunMetadata of one more step"),
+    {.name = "pause",
+     .kind = OPTION_BOOL,
+     .offset = offsetof(struct flags, pause),
+     .help = "wait for a line of standard input before the measured steps"},
     COUNT(warm, "3", "steps before those that are measured"),
     COUNT(steps, "20", "measured steps"),
 };
@@ -70,14 +77,27 @@ static int64_t run_step(TF_DeprecatedSession *session, const struct flags *flags
     return took;
 }
 
+static void pause_until_told(void) {
+    char line[16];
+    printf("warm\n");
+    fflush(stdout);
+    if (!fgets(line, sizeof line, stdin)) {
+        fprintf(stderr, PROGRAM ": standard input has ended\n");
+        exit(EXIT_IO);
+    }
+}
+
 static void measure(TF_DeprecatedSession *session, const struct flags *flags, TF_Status *status) {
     int64_t n = flags->warm + flags->steps;
     double *values = xcalloc((size_t)n + 1, sizeof *values);
+    for (int64_t i = 0; i < flags->warm; i++)
+        run_step(session, flags, NULL, NULL, &values[i], status);
+    if (flags->pause)
+        pause_until_told();
     printf("{\"step_ns\": [");
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = flags->warm; i < n; i++) {
         int64_t took = run_step(session, flags, NULL, NULL, &values[i], status);
-        if (i >= flags->warm)
-            printf("%s%lld", i > flags->warm ? ", " : "", (long long)took);
+        printf("%s%lld", i > flags->warm ? ", " : "", (long long)took);
     }
     printf("], \"values\": [");
     for (int64_t i = 0; flags->fetch && i < n; i++) {

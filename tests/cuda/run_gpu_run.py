@@ -74,10 +74,13 @@ class TestGpuRun(unittest.TestCase):
         self.assertIn("GPU:0", found["environment"]["devices"])
         self.assertGreater(sum(family["agree"] for family in found["replay"].values()), SAMPLE)
         self.assertEqual(rows["differential cases"]["result"], "pass", text)
-        for network in ("mlp", "word2vec", "lstm", "lstm_functional"):
+        for network in ("mlp", "word2vec", "lstm", "lstm_functional", "alexnet_small",
+                        "googlenet_small", "resnet50_small"):
             self.assertEqual(rows[f"{network}: losses beside TensorFlow's CPU"]["result"], "pass",
                              text)
-        self.assertEqual(rows["AlexNet"]["reason"], "needs convolution")
+        self.assertIn("PyTorch", rows["AlexNet (2), a step"]["reason"])
+        self.assertIn("TFLOP/s", rows["Conv2D filter float32: 3×3, 8 to 8, 2×8²"]["reason"])
+        self.check_what_steps_do(found["programs"])
         self.assertEqual(rows["alloc and free"]["reason"], "simulated: no meaning")
         for row in rows.values():
             self.assertIn(row["result"], ("pass", "unmeasured"), row)
@@ -85,6 +88,33 @@ class TestGpuRun(unittest.TestCase):
         self.assertEqual(code, 0)
         for what in rows:
             self.assertIn(f"| {what} | ", table)
+
+    def check_what_steps_do(self, programs):
+        """The graphs do what they are to measure, and nothing of it is left out."""
+        del programs["reason"]  # of what was not asked for
+        for name, found in programs.items():
+            self.assertNotIn("reason", found, name)
+        counts = {name: found["counts"]["work"] for name, found in programs.items()}
+        self.assertGreaterEqual(counts["chain_gpu"], 200)
+        self.assertGreaterEqual(counts["elementwise"], 4)
+        self.assertGreaterEqual(counts["products_float32_32"], 4)
+        self.assertLess(counts["fused_chain_of_10"], counts["fused_chain_of_10 unfused"] / 5)
+        self.assertGreater(programs["mlp_small"]["counts"]["work_replayed"], 0)
+        self.assertEqual(programs["mlp_small graphs_off"]["counts"]["work_replayed"], 0)
+
+    def test_an_unknown_part_is_refused(self):
+        code, text = run(GPU_RUN, "--carry", self.pack, "--only", "rates,rats", cwd=self.folder)
+        self.assertEqual(code, 2, text)
+        self.assertIn("there is no part rats", text)
+
+    def test_a_part_is_run_alone(self):
+        code, text = run(GPU_RUN, "--carry", self.pack, "--on", "sh -c", "--only", "conv",
+                         "--json", self.report + ".conv", cwd=self.folder)
+        self.assertEqual(code, 0, text)
+        found, rows = self.rows(self.report + ".conv")
+        self.assertTrue(all(name == "reason" or name.startswith("conv_")
+                            for name in found["programs"]), found["programs"].keys())
+        self.assertEqual(rows["AlexNet (2), a step"]["reason"], "not asked for")
 
     def test_a_wrong_value_is_a_difference(self):
         wrong = os.path.join(self.folder, "wrong")

@@ -1,8 +1,8 @@
-"""What PyTorch does with the work of tools/gpu_run's graphs, in one process, by the device's
-events: medians, fresh random data. Prints JSON, which is {"reason": ...} where there is no PyTorch
-or no GPU.
+"""What PyTorch does with the work of tools/gpu_run's graphs, by the device's events: medians, fresh
+random data. Prints a line of JSON for each graph of a part as soon as it has been measured, or
+{"reason": ...} where there is no PyTorch or no GPU.
 
-    beside_torch.py PACK_JSON
+    beside_torch.py PACK_JSON PART
 """
 import json
 import statistics
@@ -50,19 +50,67 @@ def products(torch, facts):
     return {"flops_per_s": facts["flops"] / (median_ms(torch, work) / 1e3)}
 
 
-def training(torch, model, loss_of):
-    """Eager steps, and the same captured in a CUDA graph."""
-    torch.cuda.reset_peak_memory_stats()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.001, capturable=True)
+def convolution(torch, facts):
+    conv, dtype = facts["conv"], getattr(torch, facts["dtype"])
+    last, stride = torch.channels_last, conv["stride"]
+    padding = conv["side"] // 2
+    image = (conv["batch"], conv["channels"], conv["image"], conv["image"])
 
+    def random(*shape, scale=1.0):
+        made = (torch.randn(*shape, device="cuda") * scale).to(dtype)
+        return made.contiguous(memory_format=last)
+
+    def weight():
+        return random(conv["n"], conv["channels"], conv["side"], conv["side"],
+                      scale=(conv["side"]**2 * conv["channels"])**-0.5)
+
+    x, weights = random(*image), [weight() for _ in range(facts["repeats"])]
+    y = torch.nn.functional.conv2d(x, weights[0], None, stride, padding)
+    gradients = [random(*y.shape) for _ in range(facts["repeats"])]
+    masks = {"data": [True, False, False], "filter": [False, True, False]}
+
+    def backward(dy, w):
+        return torch.ops.aten.convolution_backward(
+            dy, x, w, None, [stride, stride], [padding, padding], [1, 1], False, [0, 0], 1,
+            masks[facts["kind"]])
+
+    def work():
+        """As many results are alive at the end as in our graph."""
+        kept = []
+        for i, w in enumerate(weights):
+            if facts["kind"] == "forward":
+                kept.append(torch.nn.functional.conv2d(x, w, None, stride, padding))
+            else:
+                dy, w = (gradients[0], w) if facts["kind"] == "data" else (gradients[i], weights[0])
+                kept.append(backward(dy, w))
+        return kept
+
+    return {"flops_per_s": facts["flops"] / (median_ms(torch, work) / 1e3)}
+
+
+def training(torch, model, loss_of, optimizer, rounds=50):
+    """Eager steps, and the same captured in a CUDA graph."""
     def step():
         optimizer.zero_grad(set_to_none=True)
         loss_of(model).backward()
         optimizer.step()
 
-    result = {"eager_ms": median_ms(torch, step, 50)}
+    for _ in range(WARM):
+        step()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()  # trying convolutions took memory
+    result = {"eager_ms": median_ms(torch, step, rounds)}
     result["peak_bytes"] = torch.cuda.max_memory_allocated()
+    try:
+        result["graph_ms"] = captured_ms(torch, step, optimizer, rounds)
+    except RuntimeError as error:
+        result["graph_reason"] = str(error)[:300]
+    return result
+
+
+def captured_ms(torch, step, optimizer, rounds):
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(WARM):
             step()
@@ -71,8 +119,17 @@ def training(torch, model, loss_of):
     optimizer.zero_grad(set_to_none=True)
     with torch.cuda.graph(graph):
         step()
-    result["graph_ms"] = median_ms(torch, graph.replay, 50)
-    return result
+    return median_ms(torch, graph.replay, rounds)
+
+
+def adam(torch, model):
+    return torch.optim.Adam(model.parameters(), lr=0.001, capturable=True)
+
+
+def network(torch, facts):
+    import torch_networks
+    model, loss_of, optimizer = torch_networks.training(facts, "cuda")
+    return training(torch, model, loss_of, optimizer, 20)
 
 
 def mlp(torch, facts):
@@ -82,7 +139,8 @@ def mlp(torch, facts):
                                  torch.nn.Linear(size, 10)).cuda()
     x, labels = torch.randn(batch, size, device="cuda"), torch.arange(batch, device="cuda") % 10
     return training(torch, layers,
-                    lambda model: torch.nn.functional.cross_entropy(model(x), labels))
+                    lambda model: torch.nn.functional.cross_entropy(model(x), labels),
+                    adam(torch, layers))
 
 
 def lstm(torch, facts):
@@ -99,10 +157,17 @@ def lstm(torch, facts):
             h = torch.tanh(c) * torch.sigmoid(o)
         return ((h - 0.2)**2).mean()
 
-    return training(torch, cell, loss_of)
+    return training(torch, cell, loss_of, adam(torch, cell))
 
 
-MEASURES = [("elementwise", elementwise), ("products_", products), ("mlp", mlp), ("lstm", lstm)]
+MEASURES = [("elementwise", elementwise), ("products_", products), ("conv_", convolution),
+            ("mlp", mlp), ("lstm", lstm)]
+
+
+def measure_of(name, facts):
+    if "net" in facts:
+        return network
+    return next((f for prefix, f in MEASURES if name.startswith(prefix)), None)
 
 
 def main():
@@ -115,18 +180,21 @@ def main():
         print(json.dumps({"reason": "PyTorch finds no GPU"}))
         return
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cudnn.benchmark = True
     with open(sys.argv[1], encoding="utf-8") as file:
         programs = json.load(file)["graphs"]
-    results = {"version": torch.__version__}
+    print(json.dumps({"versions": {"torch": torch.__version__, "cuda": torch.version.cuda,
+                                   "cudnn": torch.backends.cudnn.version()}}), flush=True)
     for name, facts in programs.items():
-        measure = next((f for prefix, f in MEASURES if name.startswith(prefix)), None)
+        measure = measure_of(name, facts) if facts["part"] == sys.argv[2] else None
         if not measure:
             continue
+        torch.cuda.empty_cache()
         try:
-            results[name] = measure(torch, facts)
+            found = measure(torch, facts)
         except RuntimeError as error:  # a row without PyTorch's figure is better than no table
-            results[name] = {"reason": str(error)[:300]}
-    print(json.dumps(results))
+            found = {"reason": str(error)[:300]}
+        print(json.dumps({name: found}), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,70 +7,19 @@ networks, the scalar "loss:0" (fetched with each step).
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import networks  # noqa: E402
 import numpy as np  # noqa: E402
+import rate_graphs  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 tf1 = tf.compat.v1
 tf1.disable_v2_behavior()
 CHAIN_NODES = 10000
-GPU, CPU = "/job:worker/task:0/device:GPU:0", "/job:worker/task:0/device:CPU:0"
 EXPECTED_STEPS = 12
+# The networks that are timed beside PyTorch, with their options.
+TIMED = {"alexnet": {}, "overfeat": {}, "oxfordnet": {}, "googlenet": {"has_lrn": False},
+         "resnet50": {}}
 SMALL = {"elements": 1 << 14, "repeats": 4, "chain": 200, "products": 32, "layer": 64}
-
-
-def variable(name, shape, dtype=tf.float32, stddev=1.0, seed=1):
-    """Fresh random data, made where the variable is."""
-    made = tf.cast(tf1.random_normal(shape, stddev=stddev, seed=seed), dtype)
-    return tf1.get_variable(name, initializer=made, use_resource=True)
-
-
-def finish(result):
-    """The step ends when the result has been computed; nothing is fetched."""
-    with tf1.control_dependencies([result]):
-        tf1.no_op("step")
-    tf1.group(tf1.global_variables_initializer(), name="init")
-
-
-def chain(device, n):
-    """n small nodes, one after another: what a launched node costs."""
-    def build():
-        with tf1.device(device):
-            y = variable("x", [16])
-            for _ in range(n):
-                y = tf.negative(y)
-        finish(y)
-    return build
-
-
-def elementwise(n_elements, repeats):
-    def build():
-        with tf1.device(GPU):
-            y = variable("x", [n_elements])
-            for _ in range(repeats):
-                y = tf.negative(y)
-        finish(y)
-    return build
-
-
-def products(n, dtype, repeats):
-    def build():
-        with tf1.device(GPU):
-            y = variable("x", [n, n], dtype)
-            w = variable("w", [n, n], dtype, stddev=n**-0.5, seed=2)
-            for _ in range(repeats):
-                y = tf.matmul(y, w)
-        finish(y)
-    return build
-
-
-def scalar_fetch(device):
-    """One kernel whose scalar the client fetches."""
-    def build():
-        with tf1.device(device):
-            x = variable("x", [])
-            tf.negative(x, name="loss")
-        finish(x)
-    return build
 
 
 def train(loss, optimizer):
@@ -168,32 +117,42 @@ def lstm(size, batch, steps, is_functional):
     return build
 
 
+def published(name, size, options):
+    def build():
+        networks.build(name, size, **options)
+    return build
+
+
+def network_programs(is_small):
+    """Training steps that are timed, and small ones of the same networks, whose losses TensorFlow's
+    CPU finds in a moment."""
+    for name, options in TIMED.items():
+        _, whole, small = networks.NETWORKS[name]
+        size = small if is_small else whole
+        yield name, published(name, size, options), {
+            "part": "networks", "net": name, **size._asdict(), "variants": ["graphs_off"]}
+        yield name + "_small", published(name, small, {}), {"part": "networks",
+                                                            "network": list(small)}
+
+
 def programs(is_small):
-    """(name, build, a row's facts): what one step does, how often it is run."""
+    """(name, build, a row's facts): what one step does, how often it is run, which part of a run
+    it belongs to, and with which variants of the cluster it is timed, too."""
     if is_small:
-        n, repeats, links, size = (SMALL[key] for key in ("elements", "repeats", "chain", "layer"))
-        sides, batch, words, time = [SMALL["products"]], 16, 200, 5
+        sizes = [SMALL[key] for key in ("elements", "repeats", "chain")] + [[SMALL["products"]]]
+        size, batch, words, time = SMALL["layer"], 16, 200, 5
     else:
-        n, repeats, links, size = 64 << 20, 40, CHAIN_NODES, 1024
-        sides, batch, words, time = [1024, 4096, 8192], 128, 50000, 32
-    yield "chain_gpu", chain(GPU, links), {"nodes": links}
-    yield "chain_cpu", chain(CPU, links), {"nodes": links}
-    yield "scalar_gpu", scalar_fetch(GPU), {"fetch": True}
-    yield "scalar_cpu", scalar_fetch(CPU), {"fetch": True}
-    yield "elementwise", elementwise(n, repeats), {"bytes": 8 * n * repeats, "elements": n,
-                                                   "repeats": repeats}
-    for dtype in (tf.float32, tf.float16, tf.bfloat16, tf.float64):
-        for side in sides:
-            count = 4 if is_small else max(4, (8192 // side)**2 * (2 if dtype.size == 8 else 8))
-            yield f"products_{dtype.name}_{side}", products(side, dtype, count), {
-                "flops": 2 * side**3 * count, "side": side, "dtype": dtype.name, "repeats": count}
+        sizes = [64 << 20, 40, CHAIN_NODES, [1024, 4096, 8192]]
+        size, batch, words, time = 1024, 128, 50000, 32
+    yield from rate_graphs.programs(is_small, sizes)
     small = size // 16 if is_small else 128
-    yield "mlp", mlp(size, batch), {"network": [size, batch]}
-    yield "mlp_small", mlp(small, 32), {"network": [small, 32]}
+    yield "mlp", mlp(size, batch), {"network": [size, batch], "variants": ["graphs_off"]}
+    yield "mlp_small", mlp(small, 32), {"network": [small, 32], "variants": ["graphs_off"]}
     yield "word2vec", word2vec(words, small, batch, 64), {"network": [words, small, batch, 64]}
     for is_functional in (False, True):
         yield "lstm_functional" if is_functional else "lstm", lstm(
             small, 32, time, is_functional), {"network": [small, 32, time]}
+    yield from network_programs(is_small)
 
 
 def write(folder, is_small, with_losses=True):
@@ -211,7 +170,7 @@ def write(folder, is_small, with_losses=True):
                     session.run("init")
                     facts["losses"] = [float(session.run(["loss:0", "step"])[0])
                                        for _ in range(EXPECTED_STEPS)]
-        rows[name] = facts
+        rows[name] = {"part": "programs", "variants": [], "master": [], **facts}
     with tf.Graph().as_default() as graph:
         tf.negative(tf.constant(data([16]), name="x"), name="y")
         with open(os.path.join(folder, "launch.pb"), "wb") as file:

@@ -34,10 +34,12 @@ def filled(name, shape, value=0.0, trainable=True):
 
 
 def pictures(size, channels=3):
-    rng = np.random.RandomState(3)
+    """Images of a variable, which the graph makes once, as it does weights; and labels."""
     shape = [size.batch, size.image, size.image, channels]
-    return (tf.constant(rng.randn(*shape).astype(np.float32)),
-            tf.constant(rng.randint(0, size.classes, size.batch)))
+    values = (tf.random.stateless_uniform(shape, [3, channels]) * 2 - 1) * 3**0.5  # deviation 1
+    images = tf1.get_variable("images", initializer=values, use_resource=True, trainable=False)
+    labels = np.random.RandomState(3).randint(0, size.classes, size.batch)
+    return images.read_value(), tf.constant(labels)
 
 
 def conv(name, x, n, side, stride=1, padding="SAME", has_bias=True):
@@ -132,11 +134,15 @@ def some(size, rows):
     return rows[:size.blocks] if size.blocks else rows
 
 
-def googlenet(size):
+def googlenet(size, has_lrn=True):
+    """Without LRN it is as convnet-benchmarks has it."""
+    def normal(x):
+        return tf.nn.lrn(x, 2, 1.0, 2e-5, 0.75) if has_lrn else x
+
     x, labels = pictures(size)
-    x = tf.nn.lrn(pool(conv_relu("conv1", x, width(size, 64), 7, 2)), 2, 1.0, 2e-5, 0.75)
+    x = normal(pool(conv_relu("conv1", x, width(size, 64), 7, 2)))
     x = conv_relu("conv2", conv_relu("conv2r", x, width(size, 64), 1), width(size, 192), 3)
-    x = pool(tf.nn.lrn(x, 2, 1.0, 2e-5, 0.75))
+    x = pool(normal(x))
     for i, modules in enumerate(GOOGLENET):
         x = pool(x) if i else x
         for k, widths in enumerate(some(size, modules)):
@@ -400,10 +406,11 @@ NETWORKS = {
 }
 
 
-def build(name, size):
-    """A graph with the nodes "init", "step" and "loss" (graphs.py)."""
+def build(name, size, **options):
+    """A graph with the nodes "init", "step" and "loss" (graphs.py). The options are the
+    network's."""
     tf1.set_random_seed(1)
-    loss, update = NETWORKS[name][0](size)
+    loss, update = NETWORKS[name][0](size, **options)
     tf.identity(loss, name="loss")
     tf1.group(update, name="step")
     tf1.group(tf1.global_variables_initializer(), name="init")

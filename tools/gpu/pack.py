@@ -92,7 +92,8 @@ def pack_programs(folder):
     os.makedirs(os.path.join(folder, "gpu"))
     shutil.copy(os.path.join(ROOT, "tests", "differential", "evaluator.py"),
                 os.path.join(folder, "gpu"))
-    for name in ("replay", "measure", "beside_torch", "report"):
+    for name in ("replay", "measure", "programs", "pack_folder", "beside_torch", "torch_networks",
+                 "report"):
         shutil.copy(os.path.join(HERE, name + ".py"), os.path.join(folder, "gpu"))
 
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 struct driver_api cuda;
 struct sim_api sim_api;
@@ -85,6 +86,13 @@ float *pinned_floats(long n, float first) {
     return values;
 }
 
+float *shared_floats(long n, int protection) {
+    float *values =
+        mmap(NULL, (size_t)n * sizeof *values, protection, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    EXPECT(values != MAP_FAILED);
+    return values;
+}
+
 void launch(const char *kernel, CUstream stream, unsigned blocks, unsigned threads,
             unsigned shared_size, const void *args) {
     static CUlibrary library;
@@ -110,14 +118,16 @@ void stream_follow(CUstream waiter, CUstream other) {
 }
 
 int main(int argc, char **argv) {
-    const struct scenario *const lists[] = {bug_scenarios, right_scenarios, graph_scenarios};
-    for (size_t l = 0; argc == 2 && l < 3; l++)
+    enum { N_LISTS = 4 };
+    const struct scenario *const lists[N_LISTS] = {bug_scenarios, right_scenarios, graph_scenarios,
+                                                   registered_scenarios};
+    for (size_t l = 0; argc == 2 && l < N_LISTS; l++)
         for (const struct scenario *scenario = lists[l]; scenario->name != NULL; scenario++)
             if (strcmp(scenario->name, argv[1]) == 0) {
                 scenario->run();
                 return 0;
             }
-    for (size_t l = 0; l < 3; l++) /* without a known name: the names */
+    for (size_t l = 0; l < N_LISTS; l++) /* without a known name: the names */
         for (const struct scenario *scenario = lists[l]; scenario->name != NULL; scenario++)
             printf("%s %s\n", l == 0 ? "bug" : "right", scenario->name);
     return argc == 1 ? 0 : 64;

@@ -49,6 +49,8 @@ struct map_args {
 CUdeviceptr device_floats(long n);
 /* Pinned memory; element i is first + i. */
 float *pinned_floats(long n, float first);
+/* Zeros in a mapping that other processes could share. */
+float *shared_floats(long n, int protection);
 void launch(const char *kernel, CUstream stream, unsigned blocks, unsigned threads,
             unsigned shared_size, const void *args);
 /* A kernel of kernels.cu on n elements, in blocks of 256 threads. */
@@ -61,6 +63,7 @@ struct scenario {
     const char *name;
     void (*run)(void);
 };
-extern const struct scenario bug_scenarios[], right_scenarios[], graph_scenarios[];
+extern const struct scenario bug_scenarios[], right_scenarios[], graph_scenarios[],
+    registered_scenarios[];
 
 #endif

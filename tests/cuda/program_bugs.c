@@ -2,6 +2,7 @@
 #include "tests/cuda/program.h"
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { N = 3000 };
@@ -179,6 +180,57 @@ static void copy_of_memory_that_is_not_pinned(void) {
     RETURNS(CUDA_ERROR_INVALID_VALUE, cuda.cuMemcpyHtoDAsync(x, values, sizeof values, compute));
 }
 
+/* ---- memory that the program registers, as the arena of shared memory ---- */
+
+static float *registered_floats(int protection, unsigned flags) {
+    float *values = shared_floats(N, protection);
+    OK(cuda.cuMemHostRegister(values, N * sizeof *values, flags));
+    return values;
+}
+
+static void host_reads_registered_memory_before_the_copy_has_ended(void) {
+    program_open();
+    float *values = registered_floats(PROT_READ | PROT_WRITE, 0);
+    CUdeviceptr x = device_floats(N);
+    OK(cuda.cuMemsetD32Async(x, 0, N, compute));
+    OK(cuda.cuMemcpyDtoHAsync(values, x, N * sizeof *values, compute));
+    float value = *(volatile float *)values;
+    EXPECT(value == 0);
+}
+
+static void host_writes_registered_memory_that_a_copy_reads(void) {
+    program_open();
+    float *values = registered_floats(PROT_READ | PROT_WRITE, 0);
+    CUdeviceptr x = device_floats(N);
+    OK(cuda.cuMemcpyHtoDAsync(x, values, N * sizeof *values, compute));
+    *(volatile float *)values = 1;
+}
+
+static void device_writes_read_only_memory(void) {
+    program_open();
+    float *values = registered_floats(PROT_READ, CU_MEMHOSTREGISTER_READ_ONLY);
+    CUdeviceptr x = device_floats(N);
+    OK(cuda.cuMemsetD32Async(x, 0, N, compute));
+    RETURNS(CUDA_ERROR_INVALID_VALUE,
+            cuda.cuMemcpyDtoHAsync(values, x, N * sizeof *values, compute));
+}
+
+static void unregistered_too_early(void) {
+    program_open();
+    float *values = registered_floats(PROT_READ | PROT_WRITE, 0);
+    CUdeviceptr x = device_floats(N);
+    OK(cuda.cuMemcpyHtoDAsync(x, values, N * sizeof *values, compute));
+    OK(cuda.cuMemHostUnregister(values));
+    OK(cuda.cuStreamSynchronize(compute));
+}
+
+static void given_back_while_registered(void) {
+    program_open();
+    float *values = registered_floats(PROT_READ | PROT_WRITE, 0);
+    EXPECT(madvise(values, 4096, MADV_REMOVE) == 0);
+    OK(cuda.cuMemHostUnregister(values));
+}
+
 /* Memory is unmapped, and the host has not waited for the kernel that uses it. */
 static void unmapped_too_early(void) {
     enum { SIZE = 2 << 20 };
@@ -217,5 +269,12 @@ const struct scenario bug_scenarios[] = {
     {"host_writes_what_a_copy_reads", host_writes_what_a_copy_reads},
     {"copy_of_memory_that_is_not_pinned", copy_of_memory_that_is_not_pinned},
     {"unmapped_too_early", unmapped_too_early},
+    {"host_reads_registered_memory_before_the_copy_has_ended",
+     host_reads_registered_memory_before_the_copy_has_ended},
+    {"host_writes_registered_memory_that_a_copy_reads",
+     host_writes_registered_memory_that_a_copy_reads},
+    {"device_writes_read_only_memory", device_writes_read_only_memory},
+    {"unregistered_too_early", unregistered_too_early},
+    {"given_back_while_registered", given_back_while_registered},
     {NULL, NULL},
 };

@@ -201,24 +201,6 @@ static void two_devices(void) {
     expect_no_report();
 }
 
-/* Memory that was pinned later, as the arena of shared memory is. */
-static void registered_memory(void) {
-    static _Alignas(4096) float in[N], out[N];
-    program_open();
-    OK(cuda.cuMemHostRegister(in, sizeof in, CU_MEMHOSTREGISTER_READ_ONLY));
-    OK(cuda.cuMemHostRegister(out, sizeof out, CU_MEMHOSTREGISTER_PORTABLE));
-    RETURNS(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, cuda.cuMemHostRegister(in, 4096, 0));
-    in[N - 1] = 5;
-    CUdeviceptr x = device_floats(N);
-    OK(cuda.cuMemcpyHtoDAsync(x, in, sizeof in, compute));
-    OK(cuda.cuMemcpyDtoHAsync(out, x, sizeof out, compute));
-    OK(cuda.cuStreamSynchronize(compute));
-    EXPECT(out[N - 1] == 5);
-    OK(cuda.cuMemHostUnregister(in));
-    RETURNS(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuda.cuMemHostUnregister(in));
-    expect_no_report();
-}
-
 /* Threads that enqueue and wait at the same time, each with its stream and memory. */
 static void *enqueue_and_wait(void *unused) {
     CUstream stream;
@@ -385,7 +367,6 @@ const struct scenario right_scenarios[] = {
     {"host_operation", host_operation},
     {"blocks_in_a_range", blocks_in_a_range},
     {"two_devices", two_devices},
-    {"registered_memory", registered_memory},
     {"several_threads", several_threads},
     {"killed_device", killed_device},
     {"failed_device", failed_device},

@@ -43,9 +43,16 @@ BUGS = {
     "host_writes_what_a_copy_reads": r"pinned memory that a copy reads",
     "copy_of_memory_that_is_not_pinned": r"a copy from memory that is not pinned",
     "unmapped_too_early": r"a missing wait: the host unmaps|an illegal address: fill",
+    "host_reads_registered_memory_before_the_copy_has_ended": r"pinned memory that a copy writes",
+    "host_writes_registered_memory_that_a_copy_reads": r"pinned memory that a copy reads",
+    "device_writes_read_only_memory": r"a copy to memory that was registered as READ_ONLY",
+    "unregistered_too_early": r"a missing wait: the host unregisters 0x\w+, memory that a copy",
+    "given_back_while_registered": r"was given back to the system while it was registered",
 }
 ENDS_BY_FAULT = {"host_reads_device_memory", "host_reads_before_the_copy_has_ended",
-                 "host_writes_what_a_copy_reads"}
+                 "host_writes_what_a_copy_reads",
+                 "host_reads_registered_memory_before_the_copy_has_ended",
+                 "host_writes_registered_memory_that_a_copy_reads"}
 
 
 def environment(seed, report):

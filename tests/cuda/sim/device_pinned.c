@@ -10,15 +10,17 @@
 
 struct pinned {
     uint64_t size;
-    unsigned char *memory; /* NULL: registered */
-    uint64_t host_address;
+    unsigned char *memory;     /* NULL: registered */
+    uint64_t host_address;     /* as the library's program knows it */
+    uint64_t transfer_address; /* of registered memory: where the library's process has it open */
     struct access_history *pages;
 };
 static struct pinned pinned[SIM_MAX_PINNED];
 
 void pinned_add(const struct sim_message *message, int file) {
     struct pinned *range = &pinned[message->value];
-    *range = (struct pinned){.size = message->size, .host_address = message->at};
+    *range = (struct pinned){
+        .size = message->size, .host_address = message->at, .transfer_address = message->from};
     range->pages = calloc(message->size / SIM_PAGE + 1, sizeof *range->pages);
     if (file >= 0) {
         range->memory = mmap(NULL, message->size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -49,18 +51,18 @@ typedef ssize_t transfer_function(pid_t, const struct iovec *, unsigned long, co
                                   unsigned long, unsigned long);
 
 /* Moves bytes between this process and registered memory of the library's. */
-static void transfer(transfer_function *call, uint64_t host_address, void *own, size_t size) {
+static void transfer(transfer_function *call, uint64_t there_at, void *own, size_t size) {
     while (size > 0) {
-        struct iovec here = {own, size}, there = {(void *)host_address, size};
+        struct iovec here = {own, size}, there = {(void *)there_at, size};
         ssize_t n = call(getppid(), &here, 1, &there, 1, 0);
         if (n <= 0) {
-            report("registered memory at 0x%lx cannot be reached: %s", (unsigned long)host_address,
+            report("registered memory at 0x%lx cannot be reached: %s", (unsigned long)there_at,
                    strerror(errno));
             device_fail(running->message.device, CUDA_ERROR_ILLEGAL_ADDRESS);
             return;
         }
         own = (char *)own + n;
-        host_address += (uint64_t)n;
+        there_at += (uint64_t)n;
         size -= (size_t)n;
     }
 }
@@ -69,7 +71,7 @@ void pinned_read(uint64_t number, uint64_t offset, void *to, size_t size) {
     struct pinned *range = &pinned[number];
     note(range, offset, size, false);
     if (range->memory == NULL)
-        transfer(process_vm_readv, range->host_address + offset, to, size);
+        transfer(process_vm_readv, range->transfer_address + offset, to, size);
     else
         memcpy(to, range->memory + offset, size);
 }
@@ -78,7 +80,7 @@ void pinned_write(uint64_t number, uint64_t offset, const void *from, size_t siz
     struct pinned *range = &pinned[number];
     note(range, offset, size, true);
     if (range->memory == NULL)
-        transfer(process_vm_writev, range->host_address + offset, (void *)from, size);
+        transfer(process_vm_writev, range->transfer_address + offset, (void *)from, size);
     else
         memcpy(range->memory + offset, from, size);
 }

@@ -1,8 +1,8 @@
 /* The parts of the simulated libcuda.so.1 and what they share. Files in reading order:
  * driver_calls.c (every call begins there), driver_link.c (the device process), driver_devices.c,
- * driver_ranges.c, driver_memory.c, driver_pinned.c, driver_streams.c, driver_kernels.c,
- * driver_graphs.c, driver_blas.c (cuBLASLt, in the same library), driver_dnn.c (cuDNN). All
- * functions of the API may be called by any thread. */
+ * driver_ranges.c, driver_memory.c, driver_pinned.c, driver_registered.c, driver_streams.c,
+ * driver_kernels.c, driver_graphs.c, driver_blas.c (cuBLASLt, in the same library), driver_dnn.c
+ * (cuDNN). All functions of the API may be called by any thread. */
 #ifndef MILLRACE_TESTS_CUDA_SIM_DRIVER_H
 #define MILLRACE_TESTS_CUDA_SIM_DRIVER_H
 
@@ -120,6 +120,8 @@ void memory_reset(int device);
 
 /* Finds a range of pinned memory. False: some of it is not. Under the lock. */
 bool pinned_find(const void *pointer, size_t size, uint64_t *ret_number, uint64_t *ret_offset);
+/* May the device write to pinned memory? Not to what was registered as READ_ONLY. */
+bool pinned_may_write(const void *pointer);
 /* Protects a range while a copy is under way, until the host knows that the operation has ended. */
 void pinned_protect(const void *pointer, size_t size, bool is_written, const struct sim_message *m);
 /* Lifts the protection of all copies that have ended as the clocks say; of a device's copies. */

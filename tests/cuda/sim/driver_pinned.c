@@ -1,6 +1,9 @@
 /* Pinned memory of the host. While a copy is under way its memory is protected: nobody may touch
- * the destination, nobody may write the source, until the host has waited for the copy. */
-#include "tests/cuda/sim/driver.h"
+ * the destination, nobody may write the source, until the host has waited for the copy.
+ *
+ * Registered memory is protected, too, if it is a shared mapping: the device's copies then use a
+ * second mapping of the same pages (driver_registered.c). */
+#include "tests/cuda/sim/driver_registered.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +14,7 @@
 struct pin {
     uint64_t number;
     bool is_registered;
+    struct registered memory; /* of registered memory */
     /* Of each page, how many copies under way read it and write it. */
     struct page_users {
         uint16_t n_readers, n_writers;
@@ -36,9 +40,10 @@ static uint64_t numbers_used[SIM_MAX_PINNED / 64];
 
 static void page_protect(const struct pin *pin, unsigned char *start, unsigned char *page) {
     const struct page_users *users = &pin->pages[(page - start) / SIM_PAGE];
-    int protection = users->n_writers > 0   ? PROT_NONE
-                     : users->n_readers > 0 ? PROT_READ
-                                            : PROT_READ | PROT_WRITE;
+    bool is_read_only = pin->is_registered && !pin->memory.is_writable;
+    int protection = users->n_writers > 0                   ? PROT_NONE
+                     : users->n_readers > 0 || is_read_only ? PROT_READ
+                                                            : PROT_READ | PROT_WRITE;
     if (mprotect(page, SIM_PAGE, protection) != 0)
         abort();
 }
@@ -51,12 +56,14 @@ static void pages_change(const struct copy *copy, uint64_t start, int by) {
             users->n_writers = (uint16_t)(users->n_writers + by);
         else
             users->n_readers = (uint16_t)(users->n_readers + by);
-        page_protect(copy->pin, (unsigned char *)start, page);
+        if (!copy->pin->is_registered || copy->pin->memory.alias != NULL)
+            page_protect(copy->pin, (unsigned char *)start, page);
     }
 }
 
 /* Pages whose first byte belongs to the copy: blocks of pinned memory begin on pages of their own.
- * Registered memory may be mapped by other processes and is left alone. */
+ * A copy from or to private memory that was registered is noted, and its pages are left alone,
+ * because the device's process can reach them at their one address only. */
 void pinned_protect(const void *pointer, size_t size, bool is_written,
                     const struct sim_message *message) {
     uint64_t start = (uint64_t)pointer, first = (start + SIM_PAGE - 1) & ~(uint64_t)(SIM_PAGE - 1);
@@ -75,12 +82,8 @@ void pinned_protect(const void *pointer, size_t size, bool is_written,
                           .stream = message->stream,
                           .clock = message->clock,
                           .next = copies};
-    if (copy->pin->is_registered) {
-        free(copy);
-    } else {
-        copies = copy;
-        pages_change(copy, range->start, 1);
-    }
+    copies = copy;
+    pages_change(copy, range->start, 1);
     pthread_mutex_unlock(&lock);
 }
 
@@ -177,13 +180,17 @@ bool pinned_find(const void *pointer, size_t size, uint64_t *ret_number, uint64_
     return is_inside;
 }
 
-static CUresult pin_add(void *pointer, size_t size, int file) {
+static CUresult pin_add(void *pointer, size_t size, int file, const struct registered *memory) {
     struct sim_message message = {
         .command = file < 0 ? SIM_REGISTER : SIM_PIN, .at = (uint64_t)pointer, .size = size};
     struct pin *pin = calloc(1, sizeof *pin);
     if (pin == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pin->is_registered = file < 0;
+    if (memory != NULL) {
+        pin->memory = *memory;
+        message.from = registered_address(memory, pointer);
+    }
     pin->pages = calloc(size / SIM_PAGE + 1, sizeof *pin->pages);
     link_lock();
     pthread_mutex_lock(&lock);
@@ -206,15 +213,21 @@ static CUresult pin_add(void *pointer, size_t size, int file) {
     return result;
 }
 
-/* Removes what begins at a pointer, once no copy uses it. */
-static CUresult pin_remove(void *pointer, bool is_registered, size_t *ret_size) {
+/* As the driver does when it frees pinned memory: it waits for all copies. */
+static void wait_for_copies(void) {
     struct sim_answer answer;
-    for (int d = 0; d < sim.n_devices; d++) { /* as the driver does: it waits for all copies */
+    for (int d = 0; d < sim.n_devices; d++) {
         link_lock();
         link_request(
             &(struct sim_message){.command = SIM_SYNCHRONIZE_DEVICE, .device = (uint32_t)d}, NULL,
             &answer);
     }
+}
+
+/* Removes what begins at a pointer, once no copy uses it. */
+static CUresult pin_remove(void *pointer, bool is_registered, size_t *ret_size) {
+    struct registered memory = {0};
+    wait_for_copies();
     link_lock();
     pthread_mutex_lock(&lock);
     struct range *range = ranges_find(&pins, (uint64_t)pointer);
@@ -223,6 +236,7 @@ static CUresult pin_remove(void *pointer, bool is_registered, size_t *ret_size) 
     uint64_t number = is_valid ? pin->number : 0;
     if (is_valid) {
         *ret_size = range->size;
+        memory = pin->memory;
         ranges_remove(&pins, range->start);
         numbers_used[number / 64] &= ~(1ull << number % 64);
         free(pin->pages);
@@ -232,9 +246,43 @@ static CUresult pin_remove(void *pointer, bool is_registered, size_t *ret_size) 
     if (is_valid)
         link_send(&(struct sim_message){.command = SIM_UNPIN, .value = number}, NULL, -1);
     link_unlock();
+    registered_end(&memory);
     return is_valid
                ? CUDA_SUCCESS
                : (is_registered ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_ERROR_INVALID_VALUE);
+}
+
+/* What is wrong with unregistering the memory now: a copy uses it that the host has not waited for,
+ * or its pages are gone. */
+static void check_unregistered(const void *pointer) {
+    char text[256] = "";
+    pthread_mutex_lock(&lock);
+    const struct range *range = ranges_find(&pins, (uint64_t)pointer);
+    const struct pin *pin = range != NULL ? range->data : NULL;
+    for (const struct copy *copy = copies; pin != NULL && copy != NULL; copy = copy->next)
+        if (copy->pin == pin)
+            snprintf(text, sizeof text,
+                     "a missing wait: the host unregisters %p, memory that a copy %s (stream %u, "
+                     "operation %u), and has not waited for it",
+                     pointer, copy->is_written ? "writes" : "reads", copy->stream, copy->clock);
+    bool is_gone = pin != NULL && pin->is_registered && !registered_is_there(&pin->memory);
+    pthread_mutex_unlock(&lock);
+    if (text[0] != '\0')
+        link_report(text);
+    if (is_gone) {
+        snprintf(text, sizeof text,
+                 "the memory at %p was given back to the system while it was registered", pointer);
+        link_report(text);
+    }
+}
+
+bool pinned_may_write(const void *pointer) {
+    pthread_mutex_lock(&lock);
+    const struct range *range = ranges_find(&pins, (uint64_t)pointer);
+    const struct pin *pin = range != NULL ? range->data : NULL;
+    bool may = pin != NULL && (!pin->is_registered || !pin->memory.is_device_read_only);
+    pthread_mutex_unlock(&lock);
+    return may;
 }
 
 CUresult cuMemHostAlloc(void **ret_pointer, size_t size, unsigned flags) {
@@ -251,7 +299,7 @@ CUresult cuMemHostAlloc(void **ret_pointer, size_t size, unsigned flags) {
     CUresult result = memory == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS) {
         memset(memory, 0xff, whole);
-        result = pin_add(memory, whole, file);
+        result = pin_add(memory, whole, file, NULL);
     }
     if (file >= 0)
         close(file);
@@ -271,16 +319,23 @@ CUresult cuMemFreeHost(void *pointer) {
 }
 
 CUresult cuMemHostRegister_v2(void *pointer, size_t size, unsigned flags) {
+    enum { KNOWN_FLAGS = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_READ_ONLY };
     struct CUctx_st *context;
+    struct registered memory;
     BEGIN(cuMemHostRegister_v2);
     TRY(context_now(&context));
-    if (pointer == NULL || size == 0)
+    if (pointer == NULL || size == 0 || (flags & ~(unsigned)KNOWN_FLAGS) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    return pin_add(pointer, size, -1);
+    TRY(registered_begin(pointer, size, (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0, &memory));
+    CUresult result = pin_add(pointer, size, -1, &memory);
+    if (result != CUDA_SUCCESS)
+        registered_end(&memory);
+    return result;
 }
 
 CUresult cuMemHostUnregister(void *pointer) {
     size_t size = 0;
     BEGIN(cuMemHostUnregister);
+    check_unregistered(pointer);
     return pin_remove(pointer, true, &size);
 }

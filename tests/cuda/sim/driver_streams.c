@@ -305,15 +305,17 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, CUs
 static CUresult copy_out(void *to, CUdeviceptr from, size_t size, CUstream stream) {
     struct sim_message message = {.from = from, .size = size};
     TRY(stream_begin(stream, SIM_COPY_OUT, &message));
-    bool is_pinned = pinned_find(to, size, &message.value, &message.at);
-    if (!is_pinned)
+    bool is_pinned = pinned_find(to, size, &message.value, &message.at),
+         may_write = is_pinned && pinned_may_write(to);
+    if (!may_write)
         message.command = SIM_NOTHING;
     else
         pinned_protect(to, size, true, &message);
     stream_finish(&message, NULL);
-    if (is_pinned)
+    if (may_write)
         return CUDA_SUCCESS;
-    link_report("a copy to memory that is not pinned");
+    link_report(is_pinned ? "a copy to memory that was registered as READ_ONLY"
+                          : "a copy to memory that is not pinned");
     return CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -24,7 +24,8 @@ enum sim_command {
     SIM_UNMAP,       /* value: 1: a free, which waits for all operations */
     SIM_SET_ACCESS,  /* value: 0: no access for the device, 1: access */
     SIM_ENABLE_PEER, /* value: the device whose plain allocations become usable */
-    /* Pinned memory. value: its number, size; a file comes along, or at: the library's address. */
+    /* Pinned memory. value: its number, size, at: the library's address. A file comes along, or
+     * from: the address at which the library's process has registered memory open. */
     SIM_PIN,
     SIM_REGISTER,
     SIM_UNPIN,

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "common/tensor/shared_areas.h"
 
 /* Sanitizers keep shadow memory for every mapping and leave less address space. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -20,7 +23,7 @@
 #endif
 
 enum { RAM_MULTIPLE = 64 };
-static const size_t min_bytes = 64ull << 20, step_bytes = 2ull << 20;
+static const size_t min_bytes = 64ull << 20, step_bytes = SHM_ARENA_SLAB_BYTES;
 
 /* Ranges that were given back, as a stack, so that page tables stay small. */
 struct free_ranges {
@@ -35,6 +38,9 @@ struct shm_arena {
     pthread_mutex_t lock; /* guards the fields below */
     uint64_t fresh;       /* nothing was ever taken from here on */
     size_t taken_bytes;
+    uint64_t n_given; /* blocks that were ever given back */
+    /* of each slab: n_given after a block in it was last given back. Read without the lock. */
+    _Atomic uint64_t *epochs;
     struct free_ranges classes[SHM_ARENA_CLASSES];
 };
 
@@ -89,6 +95,8 @@ static struct status *set_up(struct shm_arena *arena, size_t size_bytes) {
             size_bytes > 0 ? MAX(size_bytes + page - 1, min_bytes) & ~(page - 1) : usual_size()));
     if (fcntl(arena->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
         return refused("F_ADD_SEALS");
+    arena->epochs = xcalloc(arena->size_bytes / SHM_ARENA_SLAB_BYTES + 1, sizeof(*arena->epochs));
+    shared_areas_add(arena->base, arena->size_bytes, false);
     return open_for_readers(arena);
 }
 
@@ -108,14 +116,17 @@ struct status *shm_arena_new(size_t size_bytes, struct shm_arena **ret_arena) {
 void shm_arena_free(struct shm_arena *arena) {
     if (!arena)
         return;
-    if (arena->base)
+    if (arena->base) {
+        shared_areas_remove(arena->base);
         munmap(arena->base, arena->size_bytes);
+    }
     if (arena->fd >= 0)
         close(arena->fd);
     if (arena->read_fd >= 0)
         close(arena->read_fd);
     for (int i = 0; i < SHM_ARENA_CLASSES; i++)
         free(arena->classes[i].offsets);
+    free(arena->epochs);
     pthread_mutex_destroy(&arena->lock);
     free(arena);
 }
@@ -140,6 +151,7 @@ char *shm_arena_take(struct shm_arena *arena, int class_index, size_t size_bytes
 void shm_arena_give(struct shm_arena *arena, int class_index, char *block, size_t size_bytes) {
     uint64_t offset = (uint64_t)(block - arena->base);
     struct free_ranges *ranges = &arena->classes[class_index];
+    shared_areas_release(block, size_bytes);
     /* The mapping is ours and writable, so only a kernel error can refuse this. Old contents must
      * not be returned as zeros. */
     CHECK(fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
@@ -150,6 +162,10 @@ void shm_arena_give(struct shm_arena *arena, int class_index, char *block, size_
         ranges->offsets =
             xreallocarray(ranges->offsets, ranges->capacity, sizeof(*ranges->offsets));
     }
+    arena->n_given++;
+    for (uint64_t slab = offset / SHM_ARENA_SLAB_BYTES;
+         slab <= (offset + size_bytes - 1) / SHM_ARENA_SLAB_BYTES; slab++)
+        atomic_store_explicit(&arena->epochs[slab], arena->n_given, memory_order_relaxed);
     ranges->offsets[ranges->n++] = offset;
     arena->taken_bytes -= size_bytes;
     pthread_mutex_unlock(&arena->lock);
@@ -164,6 +180,14 @@ bool shm_arena_find(const struct shm_arena *arena, const void *data, uint64_t *r
         return false;
     *ret_offset = at - base;
     return true;
+}
+
+uint64_t shm_arena_epoch(const struct shm_arena *arena, uint64_t offset, size_t size_bytes) {
+    uint64_t epoch = 0;
+    for (uint64_t slab = offset / SHM_ARENA_SLAB_BYTES;
+         slab <= (offset + MAX(size_bytes, (size_t)1) - 1) / SHM_ARENA_SLAB_BYTES; slab++)
+        epoch = MAX(epoch, atomic_load_explicit(&arena->epochs[slab], memory_order_relaxed));
+    return epoch + 1;
 }
 
 size_t shm_arena_taken_bytes(struct shm_arena *arena) {

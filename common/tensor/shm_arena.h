@@ -15,7 +15,7 @@
 
 #include "common/base/status.h"
 
-enum { SHM_ARENA_CLASSES = 256 };
+enum { SHM_ARENA_CLASSES = 256, SHM_ARENA_SLAB_BYTES = 2 << 20 };
 
 struct shm_arena;
 
@@ -35,6 +35,10 @@ size_t shm_arena_size(const struct shm_arena *arena);
 int shm_arena_fd(const struct shm_arena *arena);
 /* The offset of `data`; false when it does not point into the arena. */
 bool shm_arena_find(const struct shm_arena *arena, const void *data, uint64_t *ret_offset);
+/* A number that tells whether a range has kept its pages: as long as a block is taken that has the
+ * range, and for as long as the number stays the same, it has. It grows with every block that is
+ * given back in one of the range's slabs, and is never 0. The caller holds the block. */
+uint64_t shm_arena_epoch(const struct shm_arena *arena, uint64_t offset, size_t size_bytes);
 /* total size of the blocks that are in use */
 size_t shm_arena_taken_bytes(struct shm_arena *arena);
 

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "common/base/map.h"
+#include "common/tensor/shared_areas.h"
+#include "common/tensor/shm_arena.h"
 
 enum { MAX_SEEN = 64 };
 
@@ -39,6 +41,7 @@ struct shm_map {
     struct seen seen[MAX_SEEN]; /* oldest first */
     int n_seen;
     size_t seen_bytes;
+    uint64_t *epochs; /* the highest that was noted for each slab; NULL until the first */
 };
 
 struct mapped_buffer {
@@ -53,7 +56,9 @@ static void unref_unlock(struct shm_map *map) {
     pthread_mutex_unlock(&map->lock);
     if (!is_last)
         return;
+    shared_areas_remove(map->base);
     munmap((void *)(uintptr_t)map->base, map->size_bytes);
+    free(map->epochs);
     u64map_fini(&map->held);
     free(map->released);
     pthread_mutex_destroy(&map->lock);
@@ -118,6 +123,7 @@ struct status *shm_map_new(struct loop *loop, int fd_take, uint64_t size_bytes,
                             .n_refs = 1};
     CHECK(pthread_mutex_init(&map->lock, NULL) == 0);
     u64map_init(&map->held);
+    shared_areas_add(map->base, map->size_bytes, true);
     *ret_map = map;
     return NULL;
 }
@@ -184,6 +190,7 @@ static void drop_pages(const struct shm_map *map, const struct seen *old, int n)
     for (int i = 0; i < n; i++) {
         uintptr_t begin = (uintptr_t)old[i].data & ~(page - 1),
                   end = (uintptr_t)old[i].data + old[i].size_bytes;
+        shared_areas_release(old[i].data, old[i].size_bytes); /* a registration keeps the pages */
         (void)madvise((void *)begin, MIN(end, (uintptr_t)map->base + map->size_bytes) - begin,
                       MADV_DONTNEED);
     }
@@ -259,6 +266,35 @@ struct status *shm_map_take(struct shm_map *map, uint64_t token, uint64_t offset
     if (!st)
         *ret = is_new ? &mapped->buffer : NULL;
     return st;
+}
+
+/* Lock held. Is it the first time that one of the slabs of a range has an epoch as high? */
+static bool raise_epochs(struct shm_map *map, uint64_t offset, uint64_t size_bytes,
+                         uint64_t epoch) {
+    bool is_raised = epoch == 0;
+    if (!map->epochs)
+        map->epochs = xcalloc(map->size_bytes / SHM_ARENA_SLAB_BYTES + 1, sizeof(*map->epochs));
+    for (uint64_t slab = offset / SHM_ARENA_SLAB_BYTES;
+         slab <= (offset + size_bytes - 1) / SHM_ARENA_SLAB_BYTES; slab++) {
+        is_raised |= map->epochs[slab] < epoch;
+        map->epochs[slab] = MAX(map->epochs[slab], epoch);
+    }
+    return is_raised;
+}
+
+void shm_map_note_epoch(struct shm_map *map, uint64_t offset, uint64_t size_bytes, uint64_t epoch) {
+    if (!shared_areas_are_watched())
+        return;
+    pthread_mutex_lock(&map->lock);
+    bool is_raised = raise_epochs(map, offset, size_bytes, epoch);
+    pthread_mutex_unlock(&map->lock);
+    if (!is_raised)
+        return;
+    /* Other blocks of these slabs may have other pages, too, and will not raise the epoch again. */
+    uint64_t begin = offset / SHM_ARENA_SLAB_BYTES * SHM_ARENA_SLAB_BYTES,
+             end = (offset + size_bytes + SHM_ARENA_SLAB_BYTES - 1) / SHM_ARENA_SLAB_BYTES *
+                   SHM_ARENA_SLAB_BYTES;
+    shared_areas_release(map->base + begin, MIN(end, map->size_bytes) - begin);
 }
 
 /* ---- giving back ---- */

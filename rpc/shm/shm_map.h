@@ -39,6 +39,11 @@ void shm_map_close(struct shm_map *map);
 struct status *shm_map_take(struct shm_map *map, uint64_t token, uint64_t offset,
                             uint64_t size_bytes, struct buffer **ret) MUST_USE;
 
+/* The owner says that the range which a reference names has this epoch (shm_arena_epoch). If it may
+ * have other pages than when a reference to it was last taken, says so (shared_areas_release). 0:
+ * not known. To be called after shm_map_take, before anybody uses the buffer. */
+void shm_map_note_epoch(struct shm_map *map, uint64_t offset, uint64_t size_bytes, uint64_t epoch);
+
 /* Hands out the tokens that have to be returned, and returns how many. The caller frees *ret_tokens
  * (NULL if there are none). */
 size_t shm_map_take_released(struct shm_map *map, uint64_t **ret_tokens);

@@ -237,6 +237,7 @@ void edge_message_add_reference(struct str *out, const struct arena_reference *r
     size_t begin = proto_begin(out, 4, META_SIZE_HINT);
     proto_add_int(out, 1, reference->token);
     proto_add_int(out, 2, reference->offset);
+    proto_add_int(out, 3, reference->epoch);
     proto_end(out, begin, META_SIZE_HINT);
 }
 
@@ -274,6 +275,8 @@ static struct status *reference_read(struct span in, struct arena_reference *ret
             ret->token = field.value;
         else if (field.number == 2 && field.wire_type == 0)
             ret->offset = field.value;
+        else if (field.number == 3 && field.wire_type == 0)
+            ret->epoch = field.value;
     }
     return rc < 0 || ret->token == 0 ? message_malformed("Reference") : NULL;
 }
@@ -281,7 +284,7 @@ static struct status *reference_read(struct span in, struct arena_reference *ret
 struct status *edge_message_read(struct span in, struct edge_message *ret) {
     struct proto_field field;
     int rc;
-    ret->reference = (struct arena_reference){0, 0};
+    ret->reference = (struct arena_reference){0, 0, 0};
     ret->edge = 0;
     ret->frame_iter = 0;
     ret->has_tensor = ret->has_remote_slot = ret->wants_grant = false;

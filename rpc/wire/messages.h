@@ -64,6 +64,7 @@ static inline bool tensor_meta_is_plain(const struct tensor_meta *meta) {
 /* Where a value is in its sender's arena. Token 0: the value is not in the arena. */
 struct arena_reference {
     uint64_t token, offset;
+    uint64_t epoch; /* shm_arena_epoch of the value's bytes; 0: the sender does not say */
 };
 
 /* Push, Announce and Grant. Each has the key of an edge. Push and Announce have a tensor. A Push

@@ -331,6 +331,8 @@ bool peer_shm_give(struct peer_shm *shm, const struct tensor *value, struct aren
         return refuse(shm, value, SHM_OUTSIDE_ARENA);
     pthread_mutex_lock(&shm->lock);
     bool is_mapped = shm->ledger != NULL;
+    /* The caller holds the block, so its pages are the same until the token is returned. */
+    ret->epoch = shm_arena_epoch(shm->arena, ret->offset, tensor_size_bytes(value));
     bool is_given = is_mapped && shm_ledger_give(shm->ledger, value->buffer,
                                                  tensor_size_bytes(value), &ret->token);
     pthread_mutex_unlock(&shm->lock);
@@ -350,7 +352,10 @@ struct status *peer_shm_take(struct peer_shm *shm, const struct arena_reference 
     if (!shm->to_peer || !shm->to_peer->map)
         return status_invalid("task %s sent a reference into an arena that is not mapped here",
                               shm->task);
-    return shm_map_take(shm->to_peer->map, reference->token, reference->offset, size_bytes, ret);
+    TRY(shm_map_take(shm->to_peer->map, reference->token, reference->offset, size_bytes, ret));
+    if (*ret)
+        shm_map_note_epoch(shm->to_peer->map, reference->offset, size_bytes, reference->epoch);
+    return NULL;
 }
 
 /* ---- the status page ---- */

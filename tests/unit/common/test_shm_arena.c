@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "common/tensor/shared_areas.h"
 #include "common/tensor/tensor.h"
 
 enum { BLOCK = 1 << 20, CLASS = 32 };
@@ -64,6 +65,65 @@ static void others_read_and_cannot_write_or_shrink(void **state) {
     assert_int_equal(theirs[offset], 42);
     munmap((void *)(uintptr_t)theirs, size);
     close(fd);
+}
+
+/* ---- who is told ---- */
+
+static struct {
+    const char *data;
+    size_t size_bytes;
+    int n;
+} told;
+
+static void on_release(const char *data, size_t size_bytes) {
+    told.data = data;
+    told.size_bytes = size_bytes;
+    told.n++;
+    assert_int_equal(*data, 7); /* its pages are still there */
+}
+
+static void a_block_that_is_given_back_is_told_and_raises_its_slabs_epoch(void **state) {
+    struct shm_arena *arena;
+    uint64_t at_a = 0, at_b = 0;
+    enum { LARGE = SHM_ARENA_SLAB_BYTES };
+    assert_null(shm_arena_new(64 << 20, &arena));
+    char *a = shm_arena_take(arena, CLASS, LARGE), *b = shm_arena_take(arena, CLASS, LARGE);
+    assert_true(shm_arena_find(arena, a, &at_a) && shm_arena_find(arena, b, &at_b));
+    assert_int_equal(shm_arena_epoch(arena, at_a, LARGE), 1);
+    a[0] = 7;
+    shm_arena_give(arena, CLASS, a, LARGE); /* nobody wants to know */
+    assert_int_equal(shm_arena_epoch(arena, at_a, LARGE), 2);
+    assert_int_equal(shm_arena_epoch(arena, at_b, LARGE), 1);
+    b[0] = 7;
+    shared_areas_watch(on_release);
+    shm_arena_give(arena, CLASS, b, LARGE);
+    assert_true(told.n == 1 && told.data == b && told.size_bytes == LARGE);
+    assert_int_equal(shm_arena_epoch(arena, at_a, LARGE), 2);
+    assert_int_equal(shm_arena_epoch(arena, at_b, LARGE), 3);
+    assert_int_equal(shm_arena_epoch(arena, at_a, 2 * LARGE), 3);
+    shared_areas_watch(NULL);
+    shm_arena_free(arena);
+    assert_int_equal(told.n, 1);
+}
+
+static void an_arena_is_an_area_until_it_is_freed(void **state) {
+    struct shm_arena *arena;
+    struct shared_area area;
+    assert_null(shm_arena_new(64 << 20, &arena));
+    char *a = shm_arena_take(arena, CLASS, BLOCK);
+    assert_true(shared_areas_find(a, BLOCK, &area));
+    assert_false(area.is_read_only);
+    assert_int_equal(area.size_bytes, shm_arena_size(arena));
+    assert_true(shared_areas_find(area.base, area.size_bytes, &area));
+    assert_false(shared_areas_find(area.base, area.size_bytes + 1, &area));
+    assert_false(shared_areas_find(area.base + area.size_bytes, 1, &area));
+    *(char *)(uintptr_t)area.base = 7;
+    shared_areas_watch(on_release);
+    shm_arena_free(arena);
+    assert_ptr_equal(told.data, area.base);
+    assert_int_equal(told.size_bytes, area.size_bytes);
+    shared_areas_watch(NULL);
+    assert_false(shared_areas_find(area.base, 1, &area));
 }
 
 /* ---- the allocator ---- */
@@ -141,6 +201,8 @@ int main(void) {
         cmocka_unit_test(blocks_come_back_as_zeros),
         cmocka_unit_test(ranges_run_out),
         cmocka_unit_test(others_read_and_cannot_write_or_shrink),
+        cmocka_unit_test(a_block_that_is_given_back_is_told_and_raises_its_slabs_epoch),
+        cmocka_unit_test(an_arena_is_an_area_until_it_is_freed),
         cmocka_unit_test(only_large_blocks_of_the_shared_face_lie_there),
         cmocka_unit_test(an_arena_without_room_gives_way_to_private_memory),
         cmocka_unit_test(memory_to_be_read_only_is_never_the_sole_holders),

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include "common/tensor/shared_areas.h"
 #include "common/tensor/shm_arena.h"
 #include "rpc/shm/shm_ledger.h"
 #include "rpc/shm/shm_map.h"
@@ -303,6 +304,56 @@ static void settling_names_what_is_held_and_refuses_what_comes_late(void **state
     free(tokens);
 }
 
+/* ---- who is told that pages may be others than before ---- */
+
+static struct {
+    uint64_t offset, size_bytes;
+    int n;
+} told;
+static const char *map_base;
+
+static void on_changed(const char *data, size_t size_bytes) {
+    told.offset = (uint64_t)(data - map_base);
+    told.size_bytes = size_bytes;
+    told.n++;
+}
+
+static void take_with_epoch(uint64_t token, uint64_t offset, uint64_t epoch) {
+    struct buffer *buffer = take(token, offset);
+    map_base = buffer->data - offset;
+    shm_map_note_epoch(map, offset, BLOCK, epoch);
+    buffer_unref(buffer);
+}
+
+static void whoever_watches_is_told_when_pages_may_have_changed(void **state) {
+    enum { SLAB = SHM_ARENA_SLAB_BYTES };
+    uint64_t token = 0;
+    take_with_epoch(++token, 0, 5); /* nobody watches */
+    assert_int_equal(told.n, 0);
+    shared_areas_watch(on_changed);
+    take_with_epoch(++token, SLAB, 1);
+    assert_int_equal(told.n, 1);
+    take_with_epoch(++token, SLAB, 1); /* the same pages */
+    assert_int_equal(told.n, 1);
+    take_with_epoch(++token, SLAB, 4);
+    assert_int_equal(told.n, 2);
+    take_with_epoch(++token, SLAB + BLOCK, 3); /* a reference that came late */
+    assert_int_equal(told.n, 2);
+    take_with_epoch(++token, SLAB + BLOCK, 6); /* the other block of the slab may have changed */
+    assert_int_equal(told.n, 3);
+    assert_true(told.offset == SLAB && told.size_bytes == SLAB);
+    take_with_epoch(++token, SLAB + BLOCK / 2, 0); /* a sender that says nothing */
+    take_with_epoch(++token, SLAB + BLOCK / 2, 0);
+    assert_int_equal(told.n, 5);
+    take_with_epoch(++token, 2 * SLAB - BLOCK / 2, 7); /* in two slabs */
+    assert_true(told.n == 6 && told.offset == SLAB && told.size_bytes == 2 * SLAB);
+    shm_map_close(map);
+    map = NULL;
+    LOOP_UNTIL(loop, told.n == 7); /* the mapping ends */
+    assert_true(told.offset == 0 && told.size_bytes == shm_arena_size(arena));
+    shared_areas_watch(NULL);
+}
+
 static void the_pages_outlive_the_owner_while_they_are_looked_at(void **state) {
     struct buffer *buffer = take(1, filled_block(33)), *refused = NULL;
     shm_map_close(map);
@@ -359,6 +410,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_not_in_the_arena_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(settling_names_what_is_held_and_refuses_what_comes_late,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(whoever_watches_is_told_when_pages_may_have_changed, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(the_pages_outlive_the_owner_while_they_are_looked_at, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_file_that_could_shrink_is_not_mapped, setup, teardown),

@@ -64,6 +64,20 @@ enum device_count {
     DEVICE_ENDS_OTHER_STEP,
     DEVICE_ENDS_IDLE, /* the step has nothing to run, pauses, or ends */
     DEVICE_ENDS_FULL,
+    /* Copies to and from the device, and behind each number their bytes: those that the host takes
+     * no part in, and those through pinned memory of the device's. */
+    DEVICE_TO_HOST_DIRECT,
+    DEVICE_TO_HOST_DIRECT_BYTES,
+    DEVICE_TO_HOST_STAGED,
+    DEVICE_TO_HOST_STAGED_BYTES,
+    DEVICE_FROM_HOST_DIRECT,
+    DEVICE_FROM_HOST_DIRECT_BYTES,
+    DEVICE_FROM_HOST_STAGED,
+    DEVICE_FROM_HOST_STAGED_BYTES,
+    DEVICE_FROM_PEER_DIRECT, /* another device of the task */
+    DEVICE_FROM_PEER_DIRECT_BYTES,
+    DEVICE_FROM_PEER_STAGED,
+    DEVICE_FROM_PEER_STAGED_BYTES,
     N_DEVICE_COUNTS,
 };
 

@@ -249,6 +249,7 @@ def suite_cuda(options):
     """With --long the library under the sanitizers, too."""
     tally = run_python_suite("tests/cuda/run.py", options)
     tally.add(run_python_suite("tests/cuda/run_failures.py", options, 14400))
+    tally.add(run_python_suite("tests/cuda/run_transfers.py", options, 14400))
     short, kernels = argparse.Namespace(long=False), os.environ.get("MILLRACE_BUILD", "build")
     for directory in ("build-asan", "build-tsan") if options.long else ():
         if build(directory):
@@ -256,6 +257,7 @@ def suite_cuda(options):
             tally.add(run_python_suite("tests/cuda/run.py", short, env=env,
                                        arguments=["--seeds", "20"]))
             tally.add(run_python_suite("tests/cuda/run_failures.py", short, env=env))
+            tally.add(run_python_suite("tests/cuda/run_transfers.py", short, env=env))
         else:
             tally.failed += 1
     return tally

@@ -3,6 +3,10 @@
  *   small, to the device   through the stage, on the compute stream: enqueued when the call returns
  *   large, to the device   by the copier `in`, in pieces
  *   to the host            by the copiers `out` and `large_out`, in pieces
+ *   between two devices    gpu_peers.h
+ *
+ * Memory that tasks share is copied from and to as it is (gpu_host_memory.h). All other host memory
+ * needs pieces:
  *
  *   piece 0   fill ─ copy ─────────── fill ─ copy …      a copier has two pieces, so that the
  *   piece 1          fill ─ copy ─────────── fill …      host's work on one and the device's copy
@@ -13,7 +17,8 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "kernels/cuda/gpu_device.h"
+#include "kernels/cuda/gpu_host_memory.h"
+#include "kernels/cuda/gpu_peers.h"
 
 enum { PIECE_BYTES = 4 << 20, LARGE_OUT_BYTES = 256 << 10 };
 
@@ -28,7 +33,8 @@ struct gpu_job {
      * away ends the copy or the wait. */
     struct device_copy *copy;
     struct device_wait *wait;
-    struct tensor held; /* what stays alive until the job has ended */
+    struct gpu_device *to; /* of a copy between devices through the host */
+    struct tensor held;    /* what stays alive until the job has ended */
 };
 
 /* ---- copiers ---- */
@@ -199,18 +205,34 @@ static struct status *copy_out_pieces(struct gpu_copier *copier, const char *fro
     return NULL;
 }
 
+/* Into registered memory. */
+static struct status *copy_out_direct(struct gpu_copier *copier, const char *from, char *to,
+                                      size_t size_bytes) {
+    TRY(gpu_call(copier->gpu, cuMemcpyDtoHAsync, to, (CUdeviceptr)from, size_bytes,
+                 copier->stream));
+    TRY(mark_piece(copier, 0));
+    return wait_for_piece(copier, 0);
+}
+
 static struct status *copy_out(struct gpu_copier *copier, struct gpu_job *job,
                                struct tensor *value) {
     const struct tensor *from = &job->held;
     size_t size_bytes = tensor_size_bytes(from);
-    TRY(need_pieces(copier, size_bytes));
-    TRY(follow_compute(copier, job));
     TRY(tensor_new(job->allocator, (enum dtype)from->dtype, tensor_shape(from), value));
-    struct status *st = copy_out_pieces(copier, from->data, tensor_data(value), size_bytes);
+    TRY(follow_compute(copier, job));
+    struct gpu_host_range *range = gpu_host_memory_use(copier->gpu, value, true);
+    struct status *st = range ? NULL : need_pieces(copier, size_bytes);
+    if (!st)
+        st = range ? copy_out_direct(copier, from->data, tensor_data(value), size_bytes)
+                   : copy_out_pieces(copier, from->data, tensor_data(value), size_bytes);
+    if (!st)
+        gpu_count_copy(copier->gpu, range ? DEVICE_TO_HOST_DIRECT : DEVICE_TO_HOST_STAGED,
+                       size_bytes);
     if (st) /* a piece may still be on its way to pinned memory */
         gpu_drain(copier->gpu, copier->stream);
     else
         gpu_note_ended(copier->gpu, job->number);
+    gpu_host_memory_unuse(range);
     return st;
 }
 
@@ -255,6 +277,13 @@ static struct status *start_in_piece(struct gpu_copier *copier, CUdeviceptr to, 
     return mark_piece(copier, i);
 }
 
+/* From registered memory. */
+static struct status *start_in_direct(struct gpu_copier *copier, CUdeviceptr to, const char *from,
+                                      size_t size_bytes) {
+    TRY(gpu_call(copier->gpu, cuMemcpyHtoDAsync, to, from, size_bytes, copier->stream));
+    return mark_piece(copier, 0);
+}
+
 /* The compute stream goes on when the last piece has arrived. */
 static struct status *compute_follows(struct gpu_copier *copier, int last_piece) {
     struct gpu_device *gpu = copier->gpu;
@@ -267,25 +296,29 @@ static struct status *compute_follows(struct gpu_copier *copier, int last_piece)
 
 /* Copies host bytes into `to`. When it returns, later work of the compute stream finds them, and
  * the pieces may be filled again. */
-static struct status *copy_in(struct gpu_copier *copier, struct gpu_job *job, const char *from,
-                              struct tensor *to) {
+static struct status *copy_in(struct gpu_copier *copier, struct gpu_job *job, struct tensor *to) {
     struct gpu_device *gpu = copier->gpu;
+    const char *from = tensor_cdata(&job->held);
     size_t size_bytes = tensor_size_bytes(to);
-    TRY(need_pieces(copier, size_bytes));
     TRY(follow_compute(copier, job));
+    struct gpu_host_range *range = gpu_host_memory_use(gpu, &job->held, false);
+    struct status *st = range ? NULL : need_pieces(copier, size_bytes);
     if (gpu->checker) /* the memory is new for this stream */
         gpu->checker->block_allocated((CUdeviceptr)to->buffer->data, to->buffer->size_bytes,
                                       copier->stream);
-    struct status *st = NULL;
-    for (size_t done = 0; done < size_bytes && !st; done += PIECE_BYTES)
+    if (range)
+        st = start_in_direct(copier, (CUdeviceptr)to->data, from, size_bytes);
+    for (size_t done = 0; done < size_bytes && !st && !range; done += PIECE_BYTES)
         st = start_in_piece(copier, (CUdeviceptr)to->data, from, done, size_bytes);
-    int last = (int)((size_bytes - 1) / PIECE_BYTES % 2);
+    int last = range ? 0 : (int)((size_bytes - 1) / PIECE_BYTES % 2);
+    gpu_count_copy(gpu, range ? DEVICE_FROM_HOST_DIRECT : DEVICE_FROM_HOST_STAGED, size_bytes);
     if (!st)
         st = compute_follows(copier, last);
     /* The next job fills the pieces from the start. */
     struct status *waited = gpu_call(gpu, cuStreamSynchronize, copier->stream);
     if (waited)
         gpu_drain(gpu, copier->stream);
+    gpu_host_memory_unuse(range);
     if (st)
         status_unref(waited);
     return st ? st : waited;
@@ -328,6 +361,7 @@ static struct status *copy_in_now(struct gpu_device *gpu, const struct tensor *v
         st = gpu_stage_in(gpu, (CUdeviceptr)made.data, tensor_cdata(value),
                           tensor_size_bytes(value));
         gpu_unlock(gpu);
+        gpu_count_copy(gpu, DEVICE_FROM_HOST_STAGED, tensor_size_bytes(value));
     }
     if (st)
         tensor_clear(&made);
@@ -342,7 +376,7 @@ static void run_copy_in(struct gpu_copier *copier, struct gpu_job *job) {
     if (!st)
         st = new_destination(copier->gpu, &job->held, copier->stream, job, &made);
     if (!st)
-        st = copy_in(copier, job, tensor_cdata(&job->held), &made);
+        st = copy_in(copier, job, &made);
     end_copy_take(copier, job, st, &made);
 }
 
@@ -375,6 +409,7 @@ static struct status *enqueue_peer_copy(struct gpu_device *to, struct gpu_device
     TRY(gpu_call(to, cuMemcpyPeerAsync, (CUdeviceptr)made->data, to->context,
                  (CUdeviceptr)value->data, from->context, tensor_size_bytes(value), to->compute));
     gpu_count_enqueued(to);
+    gpu_count_copy(to, DEVICE_FROM_PEER_DIRECT, tensor_size_bytes(value));
     struct status *st = gpu_record(to, &release->ready, &release->number);
     if (st)
         gpu_drain(to, to->compute);
@@ -409,22 +444,51 @@ static struct status *copy_between(struct gpu_device *from, struct gpu_device *t
     return NULL;
 }
 
+/* Between devices that do not reach each other: the value on `to`, whose memory the bridge's stream
+ * may write once what used it before has ended. */
+static struct status *copy_over(struct gpu_copier *copier, struct gpu_job *job,
+                                struct tensor *made) {
+    struct gpu_device *to = job->to;
+    struct gpu_job after = {.ready = NULL}; /* its event is of `to` */
+    struct gpu_bridge *bridge;
+    size_t size_bytes = tensor_size_bytes(&job->held);
+    TRY(need_pieces(copier, size_bytes));
+    TRY(follow_compute(copier, job));
+    TRY(gpu_peers_bridge(to, copier->gpu, &bridge));
+    TRY(new_destination(to, &job->held, bridge->stream, &after, made));
+    struct status *st =
+        after.ready ? gpu_call(to, cuStreamWaitEvent, bridge->stream, after.ready, 0) : NULL;
+    if (after.ready)
+        gpu_event_put(to, after.ready);
+    if (st)
+        return st;
+    if (to->checker) /* the memory is new for this stream */
+        to->checker->block_allocated((CUdeviceptr)made->buffer->data, made->buffer->size_bytes,
+                                     bridge->stream);
+    gpu_count_copy(to, DEVICE_FROM_PEER_STAGED, size_bytes);
+    return gpu_peers_copy(&(struct gpu_peer_copy){.copier = copier,
+                                                  .to = to,
+                                                  .bridge = bridge,
+                                                  .from_data = job->held.data,
+                                                  .to_data = made->data,
+                                                  .size_bytes = size_bytes,
+                                                  .piece_bytes = PIECE_BYTES});
+}
+
+static void run_copy_over(struct gpu_copier *copier, struct gpu_job *job) {
+    struct tensor made = TENSOR_INIT;
+    struct status *st = job->status ? job->status : copy_over(copier, job, &made);
+    if (!st)
+        gpu_note_ended(copier->gpu, job->number);
+    end_copy_take(copier, job, st, &made);
+}
+
 /* ---- the device's table ---- */
 
 static bool ended(struct device_copy *copy, struct status *st) {
     copy->status = st;
     tensor_clear(&copy->from);
     return true;
-}
-
-static bool start_between(struct device_copy *copy) {
-    struct tensor made = TENSOR_INIT;
-    struct status *st = copy_between(copy->src->state, copy->dst->state, copy, &made);
-    if (st)
-        tensor_clear(&made);
-    else
-        tensor_move(copy->ret, &made);
-    return ended(copy, st);
 }
 
 static bool submit(struct gpu_copier *copier, struct device_copy *copy, struct gpu_job *job) {
@@ -434,6 +498,34 @@ static bool submit(struct gpu_copier *copier, struct device_copy *copy, struct g
     atomic_fetch_add(&copier->gpu->n_copies, 1);
     copier_submit(copier, job);
     return false;
+}
+
+/* An event after all that the source was told to do. After a failure the copier ends the copy, so
+ * that a caller sees one way only. */
+static void record_ready(struct gpu_device *gpu, struct gpu_job *job) {
+    job->status = gpu_lock(gpu);
+    if (job->status)
+        return;
+    job->status = gpu_record(gpu, &job->ready, &job->number);
+    gpu_unlock(gpu);
+}
+
+static bool start_between(struct device_copy *copy) {
+    struct gpu_device *from = copy->src->state, *to = copy->dst->state;
+    if (!gpu_reaches(to, from)) {
+        struct gpu_job *job = xcalloc(1, sizeof *job);
+        job->run = run_copy_over;
+        job->to = to;
+        record_ready(from, job);
+        return submit(&from->large_out, copy, job);
+    }
+    struct tensor made = TENSOR_INIT;
+    struct status *st = copy_between(from, to, copy, &made);
+    if (st)
+        tensor_clear(&made);
+    else
+        tensor_move(copy->ret, &made);
+    return ended(copy, st);
 }
 
 static bool start_in(struct gpu_device *gpu, struct device_copy *copy) {
@@ -447,12 +539,7 @@ static bool start_in(struct gpu_device *gpu, struct device_copy *copy) {
 static bool start_out(struct gpu_device *gpu, struct device_copy *copy) {
     struct gpu_job *job = xcalloc(1, sizeof *job);
     job->run = run_copy_out;
-    /* After a failure the copier ends the copy, so that a caller sees one way only. */
-    job->status = gpu_lock(gpu);
-    if (!job->status) {
-        job->status = gpu_record(gpu, &job->ready, &job->number);
-        gpu_unlock(gpu);
-    }
+    record_ready(gpu, job);
     if (!job->status) /* the copy reads what was never computed */
         job->status = gpu_segments_see_failure(gpu, copy->owner);
     bool is_large = tensor_size_bytes(&copy->from) > LARGE_OUT_BYTES;

@@ -8,6 +8,8 @@
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/compiler.h"
 #include "kernels/cuda/dnn.h"
+#include "kernels/cuda/gpu_host_memory.h"
+#include "kernels/cuda/gpu_peers.h"
 #include "kernels/cuda/gpu_xid.h"
 #include "kernels/cuda/images.h"
 
@@ -341,6 +343,8 @@ void gpu_device_free(struct gpu_device *gpu) {
         gpu_try_set_current(gpu);
         if (gpu->compute)
             gpu_drain(gpu, gpu->compute);
+        gpu_host_memory_forget(gpu);
+        gpu_peers_close(gpu);
         gpu_segments_fini(gpu);
         stage_close(gpu);
         for (size_t i = 0; i < ARRAY_LEN(gpu->marks); i++)

@@ -62,6 +62,12 @@ struct gpu_copier {
     bool is_started, is_closed;
 };
 
+/* How copies of another device that this one cannot reach come in (gpu_peers.h). */
+struct gpu_bridge {
+    CUstream stream; /* NULL until the first copy */
+    CUevent piece_done[2];
+};
+
 /* What the last probe saw. Only probes use it. */
 struct gpu_watch {
     uint64_t ended, enqueued, n_locked;
@@ -88,6 +94,8 @@ struct gpu_device {
     size_t n_libraries;
     CUstream compute;
     struct gpu_copier in, out, large_out;
+    uint32_t reachable; /* a bit for each device whose memory this one can use; constant */
+    struct gpu_bridge bridges[GPU_MEMORY_MAX_USERS]; /* by the ordinal of the source */
     /* the number of the last work on the compute stream that is known to have ended */
     _Atomic uint64_t ended;
     /* The error after which the context is of no use; NULL while there is none. Set once. */
@@ -248,6 +256,13 @@ struct status *gpu_stage_in(struct gpu_device *gpu, CUdeviceptr to, const void *
                             size_t size_bytes) MUST_USE;
 
 /* ---- copies and waits (gpu_copies.c) ---- */
+
+/* Counts a copy; `which` is the count of copies, whose bytes are counted next to it. Any thread. */
+static inline void gpu_count_copy(struct gpu_device *gpu, enum device_count which,
+                                  size_t size_bytes) {
+    atomic_fetch_add_explicit(&gpu->segments.counts[which], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gpu->segments.counts[which + 1], size_bytes, memory_order_relaxed);
+}
 
 /* ---- traced steps (gpu_trace.c): see struct device_ops ---- */
 

@@ -107,7 +107,10 @@ static CUmemAllocationProp properties_of(const struct gpu_memory *memory) {
 static struct status *map_step(struct gpu_memory *memory) {
     const struct driver_api *api = memory->api;
     CUmemAllocationProp properties = properties_of(memory);
-    CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAccessDesc access[GPU_MEMORY_MAX_USERS];
+    for (size_t i = 0; i < memory->n_users; i++)
+        access[i] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, memory->users[i]},
+                                      CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr address = memory->base + memory->mapped_bytes;
     CUmemGenericAllocationHandle handle;
     CUresult error = api->cuMemCreate(&handle, memory->step_bytes, &properties, 0);
@@ -118,7 +121,7 @@ static struct status *map_step(struct gpu_memory *memory) {
         api->cuMemRelease(handle);
         return driver_status(error, "cuMemMap");
     }
-    error = api->cuMemSetAccess(address, memory->step_bytes, &access, 1);
+    error = api->cuMemSetAccess(address, memory->step_bytes, access, memory->n_users);
     if (error != CUDA_SUCCESS) {
         api->cuMemUnmap(address, memory->step_bytes);
         api->cuMemRelease(handle);
@@ -310,7 +313,7 @@ struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_ap
                                CUdevice device, size_t limit_bytes) {
     size_t granularity = 0;
     int alignment = 0;
-    *memory = (struct gpu_memory){.api = api, .device = device};
+    *memory = (struct gpu_memory){.api = api, .device = device, .users = {device}, .n_users = 1};
     CUmemAllocationProp properties = properties_of(memory);
     TRY(driver_status(
         api->cuDeviceGetAttribute(&alignment, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, device),
@@ -331,6 +334,11 @@ struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_ap
     pthread_mutex_init(&memory->lock, NULL);
     pthread_cond_init(&memory->freed, NULL);
     return NULL;
+}
+
+void gpu_memory_let_use(struct gpu_memory *memory, CUdevice peer) {
+    CHECK(memory->mapped_bytes == 0 && memory->n_users < GPU_MEMORY_MAX_USERS);
+    memory->users[memory->n_users++] = peer;
 }
 
 void gpu_memory_fini(struct gpu_memory *memory) {

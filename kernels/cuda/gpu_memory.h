@@ -27,6 +27,7 @@
 enum {
     GPU_MEMORY_BINS = 512, /* free blocks by size: 8 for each power of two */
     GPU_HOLDER_BYTES = 48,
+    GPU_MEMORY_MAX_USERS = 16, /* devices that may use the memory */
 };
 
 /* A used or free run of bytes. The record of a used block serves as its buffer, so that a value
@@ -46,6 +47,8 @@ struct gpu_block {
 struct gpu_memory {
     const struct driver_api *api;
     CUdevice device;
+    CUdevice users[GPU_MEMORY_MAX_USERS]; /* the device itself, and its peers; constant in use */
+    size_t n_users;
     size_t alignment;   /* of blocks; a power of two */
     size_t step_bytes;  /* what is mapped at a time, a multiple of the driver's granularity */
     size_t limit_bytes; /* what is reserved */
@@ -70,6 +73,8 @@ struct gpu_memory {
  * must be current, here and in every thread that allocates. Errors: the driver's. */
 struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_api *api,
                                CUdevice device, size_t limit_bytes) MUST_USE;
+/* Another device may use the memory, too. Before the first block. */
+void gpu_memory_let_use(struct gpu_memory *memory, CUdevice peer);
 /* Every block must have been freed. Accepts an all-zero memory. */
 void gpu_memory_fini(struct gpu_memory *memory);
 

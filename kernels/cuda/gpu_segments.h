@@ -144,7 +144,8 @@ struct gpu_segments {
     struct gpu_late_failure *failures;
     _Atomic bool has_failures;
 
-    /* For pages and metrics: written with the device's lock, read without it. */
+    /* For pages and metrics: those of segments are written with the device's lock, those of copies
+     * by any thread. Read without it. */
     _Atomic uint64_t counts[N_DEVICE_COUNTS];
 };
 

@@ -7,7 +7,8 @@
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/compiler.h"
 #include "kernels/cuda/dnn.h"
-#include "kernels/cuda/gpu_device.h"
+#include "kernels/cuda/gpu_host_memory.h"
+#include "kernels/cuda/gpu_peers.h"
 #include "kernels/cuda/images.h"
 #include "kernels/cuda/ops/engine.h"
 // clang-format off
@@ -25,14 +26,17 @@ static const struct gpu_implementation implementations[] = {
 };
 // clang-format on
 
+_Static_assert((int)GPU_MEMORY_MAX_USERS == (int)GPU_MAX_DEVICES, "all devices may be peers");
+
 static struct status *open_devices(const struct gpu_plugin_options *options,
                                    const struct driver_checker *checker, struct device *devices,
                                    int *ret_n) {
     int n = 0;
     TRY(driver_status(api.cuDeviceGetCount(&n), "cuDeviceGetCount"));
     n = MIN(n, GPU_MAX_DEVICES);
+    struct gpu_device *gpus[GPU_MAX_DEVICES];
+    gpu_host_memory_open();
     for (int i = 0; i < n; i++) {
-        struct gpu_device *gpu;
         struct gpu_device_options device_options = {
             .api = &api,
             .checker = checker && !checker->is_null ? checker : NULL,
@@ -40,14 +44,16 @@ static struct status *open_devices(const struct gpu_plugin_options *options,
             .ordinal = i,
             .memory_limit_bytes = options->memory_limit_bytes,
             .has_graphs = options->has_graphs};
-        TRY(gpu_device_new(&device_options, &gpu));
-        gpu_device_bind(gpu, &devices[i]);
+        TRY(gpu_device_new(&device_options, &gpus[i]));
+        gpu_device_bind(gpus[i], &devices[i]);
         *ret_n = i + 1;
     }
+    gpu_peers_connect(gpus, n);
     return n > 0 ? NULL : status_unavailable("the CUDA driver finds no device");
 }
 
 static void plugin_close(struct device *devices, int n) {
+    gpu_host_memory_close();
     for (int i = 0; i < n; i++)
         gpu_device_free(devices[i].state);
 }

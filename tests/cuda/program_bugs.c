@@ -231,6 +231,15 @@ static void given_back_while_registered(void) {
     OK(cuda.cuMemHostUnregister(values));
 }
 
+static void copied_after_it_was_given_back(void) {
+    program_open();
+    float *values = registered_floats(PROT_READ | PROT_WRITE, CU_MEMHOSTREGISTER_READ_ONLY);
+    CUdeviceptr x = device_floats(N);
+    EXPECT(madvise(values, 4096, MADV_REMOVE) == 0);
+    OK(cuda.cuMemcpyHtoDAsync(x, values, N * sizeof *values, compute));
+    OK(cuda.cuStreamSynchronize(compute));
+}
+
 /* Memory is unmapped, and the host has not waited for the kernel that uses it. */
 static void unmapped_too_early(void) {
     enum { SIZE = 2 << 20 };
@@ -276,5 +285,6 @@ const struct scenario bug_scenarios[] = {
     {"device_writes_read_only_memory", device_writes_read_only_memory},
     {"unregistered_too_early", unregistered_too_early},
     {"given_back_while_registered", given_back_while_registered},
+    {"copied_after_it_was_given_back", copied_after_it_was_given_back},
     {NULL, NULL},
 };

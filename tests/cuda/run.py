@@ -47,6 +47,7 @@ BUGS = {
     "host_writes_registered_memory_that_a_copy_reads": r"pinned memory that a copy reads",
     "device_writes_read_only_memory": r"a copy to memory that was registered as READ_ONLY",
     "unregistered_too_early": r"a missing wait: the host unregisters 0x\w+, memory that a copy",
+    "copied_after_it_was_given_back": r"was given back to the system while it was registered",
     "given_back_while_registered": r"was given back to the system while it was registered",
 }
 ENDS_BY_FAULT = {"host_reads_device_memory", "host_reads_before_the_copy_has_ended",

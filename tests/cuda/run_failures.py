@@ -44,6 +44,7 @@ UNKNOWN, ILLEGAL_ADDRESS, OUT_OF_MEMORY = 999, 700, 2
 LOST = -1  # no error: the call kills the device process
 PAIRS = {"cuMemHostAlloc": "cuMemFreeHost", "cuMemCreate": "cuMemRelease", "cuMemMap": "cuMemUnmap",
          "cuMemAddressReserve": "cuMemAddressFree", "cuEventCreate": "cuEventDestroy",
+         "cuMemHostRegister": "cuMemHostUnregister",
          "cuStreamCreateWithPriority": "cuStreamDestroy", "cuLibraryLoadData": "cuLibraryUnload",
          "cuDevicePrimaryCtxRetain": "cuDevicePrimaryCtxRelease",
          "cublasLtCreate": "cublasLtDestroy",
@@ -58,7 +59,7 @@ MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunch
 
 MODES = ("warm", "ahead", "many", "waiting", "holders", "size", "traced", "workspace", "planning",
          "engines", "synced", "hang", "hanging launch", "segments",
-         "segment failures")
+         "segment failures", "transfers")
 LONG_MODES = (*MODES, "patience")
 HANGING_MODES = ("hang", "hanging launch")
 N_STREAMS = 4  # of a device

@@ -18,6 +18,7 @@
  *   cuda_steps PLUGIN "hanging launch"   a launch does not return
  *   cuda_steps PLUGIN segments   training loops whose work is replayed as CUDA graphs
  *   cuda_steps PLUGIN "segment failures"   calls about graphs fail
+ *   cuda_steps PLUGIN transfers  copies through shared memory and between devices, counted
  *   cuda_steps PLUGIN size    a step that is cancelled while an output's size is on its way
  *
  * Each program is planned and run until it has succeeded twice, and its values are those of the
@@ -109,6 +110,7 @@ static const struct mode {
     {"hanging launch", run_hanging_launch},
     {"segments", run_segments},
     {"segment failures", run_segment_failures},
+    {"transfers", run_transfers},
 };
 
 static bool (*mode_find(const char *name))(void) {
@@ -163,12 +165,15 @@ int main(int argc, char **argv) {
     else
         for (size_t i = 0; i < n_programs && is_open; i++)
             n_failed += !run_program(&programs[i]);
+    if (is_open && !*mode)
+        n_failed += !run_transfers_program();
     n_failed += !run_program(&on_cpu);
     container_table_free(containers);
     for (int i = N_CPUS; i < n_devices; i++)
         printf("in use: %lld\n", in_use_at_the_end(&devices[i]));
     if (is_open)
         plugin->close(&devices[N_CPUS], n_gpus);
+    n_failed += !end_transfers();
     pool_free(pool);
     print_calls();
     printf("programs that did not end well: %d\n", n_failed);

@@ -81,5 +81,10 @@ bool run_hang(void);
 bool run_hanging_launch(void);
 bool run_segments(void);
 bool run_segment_failures(void);
+bool run_transfers(void);
+/* A part of it, with lines as those of programs. */
+bool run_transfers_program(void);
+/* Once the devices are closed. */
+bool end_transfers(void);
 
 #endif

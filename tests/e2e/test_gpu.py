@@ -166,23 +166,23 @@ def has_driver():
     return True
 
 
+def simulation(n_devices):
+    """The environment of a program that finds simulated GPUs."""
+    kernels = sorted(glob.glob(os.path.join(KERNELS, "gpu_*.so")))
+    env = {"LD_LIBRARY_PATH": os.path.join(SIMULATION, "sim"),
+           "MILLRACE_SIM_KERNELS": ":".join(kernels), "MILLRACE_SIM_DEVICES": n_devices}
+    if SANITIZED:  # the library handles SIGSEGV itself: the device's memory is closed
+        env["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
+    return env
+
+
 @unittest.skipUnless(os.path.exists(os.path.join(SIMULATION, "sim", "sim_device")),
                      "the simulated device is not built")
 class TestGpu(harness.TestCase):
-    @staticmethod
-    def simulation(n_devices):
-        """The environment of a program that finds simulated GPUs."""
-        kernels = sorted(glob.glob(os.path.join(KERNELS, "gpu_*.so")))
-        env = {"LD_LIBRARY_PATH": os.path.join(SIMULATION, "sim"),
-               "MILLRACE_SIM_KERNELS": ":".join(kernels), "MILLRACE_SIM_DEVICES": n_devices}
-        if SANITIZED:  # the library handles SIGSEGV itself: the device's memory is closed
-            env["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
-        return env
-
     def run_on_gpus(self, *command, n_devices=2, seed=1, more=None, flags=()):
         """What the command prints on a cluster of two workers, each with some GPUs."""
         report = self.path("report")
-        env = {**self.simulation(n_devices), "MILLRACE_SIM_SEED": seed,
+        env = {**simulation(n_devices), "MILLRACE_SIM_SEED": seed,
                "MILLRACE_SIM_REPORT": report, "TF_CPP_MIN_LOG_LEVEL": 3, **(more or {})}
         out, _ = self.expect(0, "tfctl", "local", "--workers", 2, "--quiet", "--worker-flag",
                              "--gpu=require", *flags, "--", *command, env=env, timeout_s=280)
@@ -282,7 +282,7 @@ class TestGpu(harness.TestCase):
     def lost_gpu(self, kill, *flags):
         """The processes of a client, a worker that loses its GPU in the Nth call of the driver, and
         a master, and the port of the worker's pages."""
-        env = self.environment(**self.simulation(1), MILLRACE_SIM_KILL=kill,
+        env = self.environment(**simulation(1), MILLRACE_SIM_KILL=kill,
                                MILLRACE_SIM_REPORT=self.path("report"))
         ports = self.path(f"ports-{kill}")
         worker = self.popen([program("tf-worker"), "--listen=127.0.0.1:0", "--port-file", ports,

@@ -298,8 +298,8 @@ struct device_rates service_device_rates(const struct worker_service *service,
 struct service_device_count {
     enum device_count which;
     const char *name, *metric;
-    const char *why;  /* a label; NULL: none */
-    const char *help; /* NULL: the metric of the count before */
+    const char *labels; /* name="value",…; NULL: none */
+    const char *help;   /* NULL: the metric of the count before */
 };
 extern const struct service_device_count service_device_counts[];
 

@@ -35,18 +35,48 @@ const struct service_device_count service_device_counts[] = {
      "Launches that got new arguments before a replay"},
     {DEVICE_CAPTURES, "captures", "millrace_device_captures_total", NULL,
      "Segments that were captured"},
-    {DEVICE_INTERRUPTED, "interrupted", "millrace_device_replay_misses_total", "interrupted",
+    {DEVICE_INTERRUPTED, "interrupted", "millrace_device_replay_misses_total",
+     "why=\"interrupted\"",
      "Segments that were expected and not replayed, because a step went on in another way "
      "(interrupted) or a call failed (failed)"},
-    {DEVICE_FAILED, "failed_replays", "millrace_device_replay_misses_total", "failed", NULL},
-    {DEVICE_ENDS_OTHER_USE, "ends_other_use", "millrace_device_segment_ends_total", "other_use",
+    {DEVICE_FAILED, "failed_replays", "millrace_device_replay_misses_total", "why=\"failed\"",
+     NULL},
+    {DEVICE_ENDS_OTHER_USE, "ends_other_use", "millrace_device_segment_ends_total",
+     "why=\"other_use\"",
      "Why segments have ended before they were replayed or captured: another use of the queue, a "
      "library, another step, nothing to run, or too much work"},
-    {DEVICE_ENDS_LIBRARY, "ends_library", "millrace_device_segment_ends_total", "library", NULL},
-    {DEVICE_ENDS_OTHER_STEP, "ends_other_step", "millrace_device_segment_ends_total", "other_step",
+    {DEVICE_ENDS_LIBRARY, "ends_library", "millrace_device_segment_ends_total", "why=\"library\"",
      NULL},
-    {DEVICE_ENDS_IDLE, "ends_idle", "millrace_device_segment_ends_total", "idle", NULL},
-    {DEVICE_ENDS_FULL, "ends_full", "millrace_device_segment_ends_total", "full", NULL},
+    {DEVICE_ENDS_OTHER_STEP, "ends_other_step", "millrace_device_segment_ends_total",
+     "why=\"other_step\"", NULL},
+    {DEVICE_ENDS_IDLE, "ends_idle", "millrace_device_segment_ends_total", "why=\"idle\"", NULL},
+    {DEVICE_ENDS_FULL, "ends_full", "millrace_device_segment_ends_total", "why=\"full\"", NULL},
+    {DEVICE_TO_HOST_DIRECT, "to_host_direct", "millrace_device_copies_total",
+     "kind=\"to_host\",path=\"direct\"",
+     "Copies to the host, from the host and from other devices: without the host (direct), "
+     "or through pinned memory (staged)"},
+    {DEVICE_TO_HOST_STAGED, "to_host_staged", "millrace_device_copies_total",
+     "kind=\"to_host\",path=\"staged\"", NULL},
+    {DEVICE_FROM_HOST_DIRECT, "from_host_direct", "millrace_device_copies_total",
+     "kind=\"from_host\",path=\"direct\"", NULL},
+    {DEVICE_FROM_HOST_STAGED, "from_host_staged", "millrace_device_copies_total",
+     "kind=\"from_host\",path=\"staged\"", NULL},
+    {DEVICE_FROM_PEER_DIRECT, "from_peer_direct", "millrace_device_copies_total",
+     "kind=\"from_peer\",path=\"direct\"", NULL},
+    {DEVICE_FROM_PEER_STAGED, "from_peer_staged", "millrace_device_copies_total",
+     "kind=\"from_peer\",path=\"staged\"", NULL},
+    {DEVICE_TO_HOST_DIRECT_BYTES, "to_host_direct_bytes", "millrace_device_copied_bytes_total",
+     "kind=\"to_host\",path=\"direct\"", "The bytes of these copies"},
+    {DEVICE_TO_HOST_STAGED_BYTES, "to_host_staged_bytes", "millrace_device_copied_bytes_total",
+     "kind=\"to_host\",path=\"staged\"", NULL},
+    {DEVICE_FROM_HOST_DIRECT_BYTES, "from_host_direct_bytes", "millrace_device_copied_bytes_total",
+     "kind=\"from_host\",path=\"direct\"", NULL},
+    {DEVICE_FROM_HOST_STAGED_BYTES, "from_host_staged_bytes", "millrace_device_copied_bytes_total",
+     "kind=\"from_host\",path=\"staged\"", NULL},
+    {DEVICE_FROM_PEER_DIRECT_BYTES, "from_peer_direct_bytes", "millrace_device_copied_bytes_total",
+     "kind=\"from_peer\",path=\"direct\"", NULL},
+    {DEVICE_FROM_PEER_STAGED_BYTES, "from_peer_staged_bytes", "millrace_device_copied_bytes_total",
+     "kind=\"from_peer\",path=\"staged\"", NULL},
     {0, NULL, NULL, NULL, NULL},
 };
 
@@ -59,9 +89,8 @@ static void write_count(struct worker_service *service, const struct service_dev
             device->ops->counts(device, counts);
         str_addf(out, "%s{device=\"", count->metric);
         metrics_add_label_value(out, device->full_name);
-        if (count->why)
-            str_addf(out, "\",why=\"%s", count->why);
-        str_addf(out, "\"} %llu\n", (unsigned long long)counts[count->which]);
+        str_addf(out, "\"%s%s} %llu\n", count->labels ? "," : "",
+                 count->labels ? count->labels : "", (unsigned long long)counts[count->which]);
     }
 }
 

@@ -137,10 +137,11 @@ static void protect(uint64_t first, uint64_t n, int protection) {
     }
 }
 
-/* Copies reach all devices; kernels reach what their device was given access to. */
+/* Kernels and copies reach what their device was given access to. A real driver copies between
+ * devices without access, too, but through the host: that is a mistake, as nobody meant it. */
 static bool is_usable(const struct page *page) {
     return (page->flags & PAGE_MAPPED) && !(page->flags & PAGE_FREED) &&
-           (running->message.command == SIM_COPY || (page->users >> running->message.device & 1));
+           (page->users >> running->message.device & 1);
 }
 
 /* Notes the use of a page and makes its protection right, except for what mprotect does. */

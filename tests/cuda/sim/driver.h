@@ -59,6 +59,7 @@ struct sim {
     int n_devices;
     uint64_t base, memory;
     const char *name;
+    bool has_peers;      /* devices can use each other's memory */
     bool rounds_to_tf32; /* products and convolutions that may do so */
     int memory_files[SIM_MAX_DEVICES];
 };
@@ -122,6 +123,8 @@ void memory_reset(int device);
 bool pinned_find(const void *pointer, size_t size, uint64_t *ret_number, uint64_t *ret_offset);
 /* May the device write to pinned memory? Not to what was registered as READ_ONLY. */
 bool pinned_may_write(const void *pointer);
+/* Before a copy: reports registered memory whose pages were given back. */
+void pinned_check_pages(const void *pointer);
 /* Protects a range while a copy is under way, until the host knows that the operation has ended. */
 void pinned_protect(const void *pointer, size_t size, bool is_written, const struct sim_message *m);
 /* Lifts the protection of all copies that have ended as the clocks say; of a device's copies. */

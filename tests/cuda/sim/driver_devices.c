@@ -58,6 +58,7 @@ static CUresult start(void) {
 static CUresult init(void) {
     const char *mode = getenv("MILLRACE_SIM_MODE"), *name = getenv("MILLRACE_SIM_NAME");
     sim.is_null = mode != NULL && strcmp(mode, "null") == 0;
+    sim.has_peers = setting("MILLRACE_SIM_PEERS", 1) != 0;
     sim.rounds_to_tf32 = setting("MILLRACE_SIM_TF32", 0) != 0;
     sim.n_devices = (int)setting("MILLRACE_SIM_DEVICES", 1);
     sim.memory = setting("MILLRACE_SIM_MEMORY", 2ull << 30) & ~(uint64_t)(SIM_PAGE - 1);
@@ -199,7 +200,7 @@ CUresult cuDeviceCanAccessPeer(int *ret_can, CUdevice device, CUdevice peer) {
     BEGIN(cuDeviceCanAccessPeer);
     TRY(device_check(device));
     TRY(device_check(peer));
-    *ret_can = device != peer;
+    *ret_can = device != peer && sim.has_peers;
     return CUDA_SUCCESS;
 }
 
@@ -314,6 +315,8 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
     TRY(context_now(&context));
     if (peer == NULL || peer == context || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!sim.has_peers)
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     link_lock();
     bool was_enabled = context->peers[peer->device];
     context->peers[peer->device] = true;

@@ -303,7 +303,8 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc 
         at += range->size;
     bool is_valid = at == end && size > 0;
     for (size_t i = 0; i < n; i++)
-        is_valid &= access[i].location.id >= 0 && access[i].location.id < sim.n_devices;
+        is_valid &= access[i].location.id >= 0 && access[i].location.id < sim.n_devices &&
+                    (sim.has_peers || access[i].location.id == device);
     for (size_t i = 0; is_valid && i < n; i++)
         link_send(
             &(struct sim_message){.command = SIM_SET_ACCESS,

@@ -252,8 +252,16 @@ static CUresult pin_remove(void *pointer, bool is_registered, size_t *ret_size) 
                : (is_registered ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_ERROR_INVALID_VALUE);
 }
 
+static void report_gone(const void *pointer) {
+    char text[128];
+    snprintf(text, sizeof text,
+             "the memory at %p was given back to the system while it was registered", pointer);
+    link_report(text);
+}
+
 /* What is wrong with unregistering the memory now: a copy uses it that the host has not waited for,
- * or its pages are gone. */
+ * or its pages are gone. The pages of a read-only mapping are another process', which may give them
+ * back once no copy uses them. */
 static void check_unregistered(const void *pointer) {
     char text[256] = "";
     pthread_mutex_lock(&lock);
@@ -265,15 +273,23 @@ static void check_unregistered(const void *pointer) {
                      "a missing wait: the host unregisters %p, memory that a copy %s (stream %u, "
                      "operation %u), and has not waited for it",
                      pointer, copy->is_written ? "writes" : "reads", copy->stream, copy->clock);
-    bool is_gone = pin != NULL && pin->is_registered && !registered_is_there(&pin->memory);
+    bool is_gone = pin != NULL && pin->is_registered && !pin->memory.is_device_read_only &&
+                   !registered_is_there(&pin->memory);
     pthread_mutex_unlock(&lock);
     if (text[0] != '\0')
         link_report(text);
-    if (is_gone) {
-        snprintf(text, sizeof text,
-                 "the memory at %p was given back to the system while it was registered", pointer);
-        link_report(text);
-    }
+    if (is_gone)
+        report_gone(pointer);
+}
+
+void pinned_check_pages(const void *pointer) {
+    pthread_mutex_lock(&lock);
+    const struct range *range = ranges_find(&pins, (uint64_t)pointer);
+    const struct pin *pin = range != NULL ? range->data : NULL;
+    bool is_gone = pin != NULL && pin->is_registered && !registered_is_there(&pin->memory);
+    pthread_mutex_unlock(&lock);
+    if (is_gone)
+        report_gone(pointer);
 }
 
 bool pinned_may_write(const void *pointer) {

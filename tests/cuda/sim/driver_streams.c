@@ -290,6 +290,7 @@ static CUresult copy_in(CUdeviceptr to, const void *from, size_t size, CUstream 
         message.command = SIM_NOTHING; /* its number is taken already */
     else
         pinned_protect(from, size, false, &message);
+    pinned_check_pages(from);
     stream_finish(&message, NULL);
     if (is_pinned)
         return CUDA_SUCCESS;
@@ -311,6 +312,7 @@ static CUresult copy_out(void *to, CUdeviceptr from, size_t size, CUstream strea
         message.command = SIM_NOTHING;
     else
         pinned_protect(to, size, true, &message);
+    pinned_check_pages(to);
     stream_finish(&message, NULL);
     if (may_write)
         return CUDA_SUCCESS;
@@ -343,6 +345,8 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr fro
     BEGIN(cuMemcpyPeerAsync);
     if (to_context == NULL || from_context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
+    if (!sim.has_peers && to_context != from_context)
+        return CUDA_ERROR_NOT_SUPPORTED;
     return copy(to, from, size, true, stream);
 }
 

@@ -17,6 +17,8 @@
  *   MILLRACE_SIM_REPORT   the file that reports are appended to (default standard error)
  *   MILLRACE_SIM_PROCESS  the program of the device process (default sim_device beside the library)
  *   MILLRACE_SIM_TF32     "1": products and convolutions that may round their inputs to TF32 do so
+ *   MILLRACE_SIM_PEERS    "0": no device can use another one's memory, and cuMemcpyPeerAsync, which
+ *                         a real driver would do through the host, is refused
  *   MILLRACE_SIM_NAME     the name of the devices */
 #ifndef MILLRACE_TESTS_CUDA_SIM_SIM_H
 #define MILLRACE_TESTS_CUDA_SIM_SIM_H

@@ -1,0 +1,246 @@
+/* A mode of cuda_steps, and one of its programs: values through memory that tasks share, and
+ * between devices. A mapping of the task's own arena stands for that of a peer's.
+ *
+ *   arena ──► GPU:0 ──► GPU:1 ──► arena ··· mapping ──► GPU:0 ──► private memory */
+#include "tests/cuda/steps.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/tensor/shared_areas.h"
+#include "common/tensor/shm_arena.h"
+#include "rpc/shm/shm_map.h"
+
+enum {
+    N_FLOATS = (10 << 20) / 4 + 3, /* three pieces, the last one small */
+    VALUE_BYTES = N_FLOATS * 4,
+    ARENA_BYTES = 128 << 20,
+};
+
+static struct {
+    struct loop *loop;
+    struct shm_arena *arena;
+    struct shm_map *map;
+    uint64_t token;
+    struct tensor kept;
+} shared = {.kept = TENSOR_INIT};
+
+static void on_released(void *arg) { (void)arg; }
+
+static void open_shared(void) {
+    shared.loop = loop_new();
+    struct status *st = shm_arena_new(ARENA_BYTES, &shared.arena);
+    CHECK(!st);
+    allocator_host_set_arena(shared.arena);
+    st = shm_map_new(shared.loop, dup(shm_arena_fd(shared.arena)), shm_arena_size(shared.arena),
+                     on_released, NULL, &shared.map);
+    CHECK(!st);
+}
+
+static void close_shared(void) {
+    uint64_t *tokens;
+    shm_map_take_released(shared.map, &tokens);
+    free(tokens);
+    shm_map_close(shared.map);
+    allocator_host_set_arena(NULL);
+    shm_arena_free(shared.arena);
+    loop_stop(shared.loop);
+    loop_run(shared.loop);
+    loop_free(shared.loop);
+    shared.arena = NULL;
+}
+
+/* ---- copies ---- */
+
+struct transfer {
+    struct device_copy copy;
+    _Atomic bool has_ended;
+};
+
+static void on_copied(struct device_copy *copy) {
+    atomic_store(&CONTAINER_OF(copy, struct transfer, copy)->has_ended, true);
+}
+
+/* A number of a device: index in `devices`; 0 is the host. */
+static void start_copy(struct transfer *transfer, int src, int dst, struct allocator *allocator,
+                       const struct tensor *from, struct tensor *ret) {
+    *transfer = (struct transfer){.copy = {.src = src ? &devices[src] : NULL,
+                                           .dst = dst ? &devices[dst] : NULL,
+                                           .allocator = dst ? devices[dst].allocator : allocator,
+                                           .ret = ret,
+                                           .on_done = on_copied}};
+    tensor_copy(&transfer->copy.from, from);
+    struct device *device = &devices[dst ? dst : src];
+    if (device->ops->copy_start(device, &transfer->copy))
+        atomic_store(&transfer->has_ended, true);
+}
+
+static struct status *end_copy(struct transfer *transfer) {
+    while (!atomic_load(&transfer->has_ended))
+        sched_yield();
+    return transfer->copy.status;
+}
+
+static struct status *copy(int src, int dst, struct allocator *allocator, const struct tensor *from,
+                           struct tensor *ret) {
+    struct transfer transfer;
+    start_copy(&transfer, src, dst, allocator, from, ret);
+    return end_copy(&transfer);
+}
+
+/* ---- values ---- */
+
+static void fill(struct tensor *value, struct allocator *allocator, uint32_t seed) {
+    int64_t n = N_FLOATS;
+    struct status *st = tensor_new(allocator, DT_FLOAT, (struct shape){1, &n}, value);
+    CHECK(!st);
+    uint32_t *bits = (uint32_t *)(uintptr_t)tensor_data(value);
+    for (uint32_t i = 0; i < N_FLOATS; i++)
+        bits[i] = i * 2654435761u + seed;
+}
+
+static struct status *check_bits(const struct tensor *value, uint32_t seed) {
+    const uint32_t *bits = (const uint32_t *)(const void *)tensor_cdata(value);
+    for (uint32_t i = 0; i < N_FLOATS; i++)
+        if (bits[i] != i * 2654435761u + seed)
+            return status_internal("a wrong value at %u", i);
+    return NULL;
+}
+
+/* The value as a peer sees it. */
+static void map_value(const struct tensor *value, struct tensor *ret) {
+    struct buffer *buffer;
+    uint64_t offset;
+    CHECK(shm_arena_find(shared.arena, tensor_cdata(value), &offset));
+    struct status *st = shm_map_take(shared.map, ++shared.token, offset, VALUE_BYTES, &buffer);
+    CHECK(!st);
+    shm_map_note_epoch(shared.map, offset, VALUE_BYTES,
+                       shm_arena_epoch(shared.arena, offset, VALUE_BYTES));
+    st = tensor_view(buffer, buffer->data, DT_FLOAT, tensor_shape(value), ret);
+    CHECK(!st);
+    buffer_unref(buffer);
+}
+
+/* ---- the program ---- */
+
+static struct status *go_round(uint32_t seed, struct tensor values[6]) {
+    struct allocator *in_arena = allocator_host_shared(allocator_host());
+    fill(&values[0], in_arena, seed);
+    TRY(copy(0, 1, NULL, &values[0], &values[1]));
+    TRY(copy(1, 2, NULL, &values[1], &values[2]));
+    TRY(copy(2, 0, in_arena, &values[2], &values[3]));
+    TRY(check_bits(&values[3], seed));
+    map_value(&values[3], &values[4]);
+    tensor_clear(&values[1]);
+    TRY(copy(0, 1, NULL, &values[4], &values[1]));
+    TRY(copy(1, 0, allocator_host(), &values[1], &values[5]));
+    return check_bits(&values[5], seed);
+}
+
+static struct status *try_round(uint32_t seed) {
+    struct tensor values[6] = {TENSOR_INIT, TENSOR_INIT, TENSOR_INIT,
+                               TENSOR_INIT, TENSOR_INIT, TENSOR_INIT};
+    struct status *st = go_round(seed, values);
+    for (int i = 0; i < 6; i++)
+        tensor_clear(&values[i]);
+    return st;
+}
+
+bool run_transfers_program(void) {
+    int n_ok = 0;
+    open_shared();
+    for (int tries = 0; n_ok < 2 && tries < 2 + MAX_TRIES; tries++) {
+        struct status *st = try_round((uint32_t)tries);
+        printf("transfers: %s%s\n", st ? "failed: " : "ok", st ? status_message(st) : "");
+        n_ok += !st;
+        status_unref(st);
+        allocator_host_trim(); /* the blocks of the next round have other pages */
+    }
+    close_shared();
+    return n_ok == 2;
+}
+
+/* ---- the mode ---- */
+
+static bool is_equal(const char *what, uint64_t value, uint64_t expected) {
+    printf("%s: %llu\n", what, (unsigned long long)value);
+    if (value != expected)
+        printf("%s: %llu were expected\n", what, (unsigned long long)expected);
+    return value == expected;
+}
+
+/* What the counts of a device have grown by. */
+static bool has_counted(int device, enum device_count which, uint64_t n, const char *what) {
+    uint64_t counts[N_DEVICE_COUNTS];
+    devices[device].ops->counts(&devices[device], counts);
+    return is_equal(what, counts[which], n) &
+           is_equal("its bytes", counts[which + 1], n * VALUE_BYTES);
+}
+
+static uint64_t n_registered(void) {
+    return driver.count("cuMemHostRegister") - driver.count("cuMemHostUnregister");
+}
+
+/* The owner says that pages have changed while a copy from them is under way. */
+static bool release_under_way(void) {
+    struct tensor value = TENSOR_INIT, made = TENSOR_INIT;
+    struct transfer transfer;
+    fill(&value, allocator_host_shared(allocator_host()), 7);
+    struct status *st = copy(0, 1, NULL, &value, &made); /* its memory is registered */
+    CHECK(!st);
+    tensor_clear(&made);
+    uint64_t registered = n_registered();
+    unsigned long n_begun = driver.count("cuMemcpyHtoDAsync");
+    CHECK(driver.hold(1) == 0);
+    start_copy(&transfer, 0, 1, NULL, &value, &made);
+    await_calls("cuMemcpyHtoDAsync", n_begun + 1);
+    shared_areas_release(tensor_cdata(&value), VALUE_BYTES);
+    bool is_well = is_equal("registered while a copy is under way", n_registered(), registered);
+    CHECK(driver.hold(0) == 0);
+    st = end_copy(&transfer);
+    CHECK(!st);
+    is_well &= is_equal("registered after it", n_registered(), registered - 1);
+    tensor_clear(&made);
+    tensor_clear(&value);
+    return is_well;
+}
+
+/* The arena outlives the devices, as it does in a worker. */
+static bool leave_registered(void) {
+    struct tensor made = TENSOR_INIT;
+    fill(&shared.kept, allocator_host_shared(allocator_host()), 8);
+    struct status *st = copy(0, 1, NULL, &shared.kept, &made);
+    CHECK(!st);
+    tensor_clear(&made);
+    return is_equal("registered when the devices are closed", n_registered(), 1);
+}
+
+bool run_transfers(void) {
+    const char *peers = getenv("MILLRACE_SIM_PEERS");
+    bool has_peers = !peers || strcmp(peers, "0") != 0;
+    bool is_well = run_transfers_program();
+    is_well &= has_counted(1, DEVICE_FROM_HOST_DIRECT, 4, "to GPU:0 from shared memory");
+    is_well &= has_counted(1, DEVICE_FROM_HOST_STAGED, 0, "to GPU:0 from private memory");
+    is_well &= has_counted(2, DEVICE_TO_HOST_DIRECT, 2, "from GPU:1 to shared memory");
+    is_well &= has_counted(1, DEVICE_TO_HOST_STAGED, 2, "from GPU:0 to private memory");
+    is_well &= has_counted(2, DEVICE_FROM_PEER_DIRECT, has_peers ? 2 : 0, "by the devices alone");
+    is_well &= has_counted(2, DEVICE_FROM_PEER_STAGED, has_peers ? 0 : 2, "through the host");
+    /* in each round two blocks of the arena, and one of the mapping, once */
+    is_well &= is_equal("registrations", driver.count("cuMemHostRegister"), 6);
+    is_well &= is_equal("registered", n_registered(), 0);
+    open_shared();
+    is_well &= release_under_way();
+    is_well &= leave_registered();
+    return is_well;
+}
+
+bool end_transfers(void) {
+    if (!shared.arena)
+        return true;
+    tensor_clear(&shared.kept);
+    close_shared();
+    return is_equal("registered after the devices were closed", n_registered(), 0) &
+           is_equal("registrations at the end", driver.count("cuMemHostRegister"), 8);
+}

@@ -36,13 +36,25 @@ struct status *gpu_enter(struct gpu_device *gpu) {
     return unlikely(failure) ? status_ref(failure) : gpu_set_current(gpu);
 }
 
+/* ThreadSanitizer does not see pthread_mutex_clocklock, and would report all that the lock guards.
+ */
+static bool lock_within_a_second(pthread_mutex_t *lock) {
+    struct timespec until;
+#ifdef __SANITIZE_THREAD__
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    return pthread_mutex_timedlock(lock, &until) == 0;
+#else
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec++;
+    return pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &until) == 0;
+#endif
+}
+
 /* Waits for the lock, but not behind a thread that hangs in the driver. */
 static COLD struct status *wait_for_lock(struct gpu_device *gpu) {
     for (;;) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec++;
-        if (pthread_mutex_clocklock(&gpu->lock, CLOCK_MONOTONIC, &until) == 0)
+        if (lock_within_a_second(&gpu->lock))
             return NULL;
         struct status *failure = atomic_load_explicit(&gpu->failure, memory_order_acquire);
         if (failure)

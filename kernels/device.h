@@ -81,6 +81,29 @@ enum device_count {
     N_DEVICE_COUNTS,
 };
 
+/* A dmabuf of a part of a device's memory. Its first byte is the byte at `start`. */
+struct device_dmabuf {
+    int fd;
+    const char *start;
+};
+
+/* How a device lends its memory to another one of the host (an RDMA device). Every method may be
+ * called on any thread that may block. */
+struct device_export {
+    /* Grows a range of the device's memory to the whole pieces in which it is allocated from the
+     * driver and given back. Before one is given back, that is announced
+     * (common/tensor/release.h). */
+    void (*widen)(struct device *device, const char **data, size_t *size_bytes);
+    /* Makes a dmabuf that contains the bytes. The caller closes the descriptor. The other device
+     * may read; it may write if is_written. Errors: UNIMPLEMENTED if the driver cannot do that for
+     * this device; the driver's, the device's failure. */
+    struct status *(*open)(struct device *device, const char *data, size_t size_bytes,
+                           bool is_written, struct device_dmabuf *ret)MUST_USE;
+    /* Another device has written: whatever this one is told to do from now on finds the bytes. If
+     * that cannot be had, the device has failed. */
+    void (*flush_writes)(struct device *device);
+};
+
 /* What a type of device does. Every method may be called on any thread that does not hold a lock of
  * the device, and none blocks unless its comment says so. */
 struct device_ops {
@@ -130,6 +153,7 @@ struct device_ops {
      * that has work and makes no progress for hang_ns is named in the log; after ten times as long
      * it has failed. An idle one is given something to do now and then. */
     void (*probe)(struct device *device, int64_t hang_ns);
+    const struct device_export *export; /* NULL: the memory cannot be lent */
     /* Adds a line that describes the device to clients, in TensorFlow's words ("device: 0, name:
      * …, pci bus id: …, compute capability: 9.0"). */
     void (*describe)(struct device *device, struct str *out);

@@ -24,6 +24,7 @@
 #include "rpc/listen.h"
 #include "rpc/rdma/rdma_device.h"
 #include "rpc/tls/tls_flags.h"
+#include "worker/device_export.h"
 #include "worker/membership.h"
 #include "worker/task_flags.h"
 
@@ -252,6 +253,7 @@ struct worker {
     const struct options *options; /* that the flags are from */
     struct worker_task task;
     struct loop *loop;
+    struct device_exporter exporter; /* of the GPUs' memory, for the RDMA device */
     struct rdma_device *rdma_device; /* or NULL: */
     struct status *why_no_rdma;
     struct worker_service *service;
@@ -522,6 +524,8 @@ static struct status *open_rdma(struct worker *worker) {
         return status_prefix_take(st, "rdma: required, but ");
     worker->why_no_rdma = st;
     if (worker->rdma_device)
+        rdma_device_set_exporter(worker->rdma_device, &worker->exporter.exporter);
+    if (worker->rdma_device)
         log_event(EVENT_RDMA_DEVICE, "RDMA device %s, port %d%s", worker->rdma_device->port.name,
                   (int)worker->rdma_device->port.number,
                   is_secret
@@ -677,6 +681,7 @@ static int run(const struct worker_flags *flags, const struct options *options) 
         status_unref(st);
         return EXIT_CONFIG;
     }
+    device_exporter_init(&worker.exporter, worker.task.devices, worker.task.n_devices);
     loop_timer_init(worker.loop, &worker.drain_timer, on_drain_timeout);
     /* before other processes can know that this one runs */
     loop_on_signals(worker.loop, on_signal, &worker);
@@ -695,6 +700,7 @@ static int run(const struct worker_flags *flags, const struct options *options) 
     worker_task_stop(&worker.task);
     loop_free(worker.loop);
     tls_set_close(&worker.tls);
+    device_exporter_fini(&worker.exporter);
     worker_task_fini(&worker.task);
     status_unref(worker.why_no_rdma);
     log_flush_repeats(true);

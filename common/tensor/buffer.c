@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "common/base/list.h"
+#include "common/tensor/release.h"
 #include "common/tensor/shm_arena.h"
 
 /* Under AddressSanitizer nothing is recycled, and data ends where its block ends: a use after
@@ -122,17 +123,17 @@ static void *map_pages(size_t size_bytes) {
     return pages + before;
 }
 
-static void call_release_hook(const struct host_block *block) {
+void memory_announce_release(const char *data, size_t size_bytes) {
     if (likely(!atomic_load_explicit(&release_hook.is_set, memory_order_acquire)))
         return;
     pthread_mutex_lock(&release_hook.lock);
     if (release_hook.on_release)
-        release_hook.on_release(release_hook.arg, block->buffer.data, block->buffer.size_bytes);
+        release_hook.on_release(release_hook.arg, data, size_bytes);
     pthread_mutex_unlock(&release_hook.lock);
 }
 
 static void host_block_free(struct host_block *block) {
-    call_release_hook(block);
+    memory_announce_release(block->buffer.data, block->buffer.size_bytes);
     if (block->kind == BLOCK_SHARED)
         shm_arena_give(atomic_load_explicit(&arena, memory_order_relaxed), block->class_index,
                        block->buffer.data, block->buffer.size_bytes);

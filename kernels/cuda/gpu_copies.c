@@ -785,4 +785,5 @@ const struct device_ops gpu_device_ops = {.copy_start = copy_start,
                                           .trace_free = gpu_trace_free,
                                           .failure = gpu_failure,
                                           .probe = gpu_probe,
+                                          .export = &gpu_export,
                                           .describe = describe};

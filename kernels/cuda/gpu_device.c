@@ -317,6 +317,7 @@ static struct status *device_open(struct gpu_device *gpu,
     gpu->xid = gpu_xid_new(gpu->bus_id, gpu->checker ? gpu->checker->library : NULL);
     TRY(open_context(gpu));
     TRY(open_memory(gpu, options->memory_limit_bytes));
+    TRY(gpu_export_init(gpu));
     TRY(load_images(gpu));
     return gpu_copiers_start(gpu);
 }

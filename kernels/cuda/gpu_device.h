@@ -100,10 +100,11 @@ struct gpu_device {
     _Atomic uint64_t ended;
     /* The error after which the context is of no use; NULL while there is none. Set once. */
     _Atomic(struct status *) failure;
-    _Atomic int n_copies;          /* copies under way, which hold buffers of the device */
-    struct gpu_dnn *dnn;           /* for convolutions; constant */
-    struct gpu_compiler *compiler; /* for kernels that are compiled at run time; constant */
-    struct gpu_xid *xid;           /* NULL: NVML cannot be used */
+    bool is_writable_by_rdma, needs_flush; /* gpu_export.c; constant */
+    _Atomic int n_copies;                  /* copies under way, which hold buffers of the device */
+    struct gpu_dnn *dnn;                   /* for convolutions; constant */
+    struct gpu_compiler *compiler;         /* for kernels that are compiled at run time; constant */
+    struct gpu_xid *xid;                   /* NULL: NVML cannot be used */
     _Atomic uint64_t last_xid;
     struct gpu_watch watch;
     /* A call of the driver does not return. Its thread may use all this, so nothing is freed. */
@@ -263,6 +264,11 @@ static inline void gpu_count_copy(struct gpu_device *gpu, enum device_count whic
     atomic_fetch_add_explicit(&gpu->segments.counts[which], 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&gpu->segments.counts[which + 1], size_bytes, memory_order_relaxed);
 }
+/* ---- memory for RDMA devices (gpu_export.c): see struct device_export ---- */
+
+/* Asks the driver what it does about writes of other devices. Errors: the driver's. */
+struct status *gpu_export_init(struct gpu_device *gpu) MUST_USE;
+extern const struct device_export gpu_export;
 
 /* ---- traced steps (gpu_trace.c): see struct device_ops ---- */
 

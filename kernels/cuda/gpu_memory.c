@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "common/base/base.h"
+#include "common/tensor/release.h"
 #include "kernels/cuda/driver.h"
 
 enum { STEP_BYTES = 32 << 20 };
@@ -100,7 +101,8 @@ static CUmemAllocationProp properties_of(const struct gpu_memory *memory) {
     CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .requested_handle_types =
                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, memory->device}};
+                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, memory->device},
+                                      .flags = {.gpu_direct_rdma = memory->is_exportable}};
     return properties;
 }
 
@@ -136,8 +138,10 @@ static struct status *map_step(struct gpu_memory *memory) {
 static void unmap_step(struct gpu_memory *memory) {
     const struct driver_api *api = memory->api;
     memory->mapped_bytes -= memory->step_bytes;
-    driver_note(api->cuMemUnmap(memory->base + memory->mapped_bytes, memory->step_bytes),
-                "cuMemUnmap");
+    CUdeviceptr address = memory->base + memory->mapped_bytes;
+    memory_announce_release((char *)(uintptr_t)address, /* NOLINT(performance-no-int-to-ptr) */
+                            memory->step_bytes);
+    driver_note(api->cuMemUnmap(address, memory->step_bytes), "cuMemUnmap");
     driver_note(api->cuMemRelease(memory->steps[--memory->n_steps]), "cuMemRelease");
 }
 
@@ -307,13 +311,41 @@ void gpu_memory_trim(struct gpu_memory *memory) {
     pthread_mutex_unlock(&memory->lock);
 }
 
+void gpu_memory_widen(const struct gpu_memory *memory, CUdeviceptr *start, size_t *size_bytes) {
+    size_t begin = (size_t)(*start - memory->base), end = begin + *size_bytes;
+    begin = begin / memory->step_bytes * memory->step_bytes;
+    end = (end + memory->step_bytes - 1) / memory->step_bytes * memory->step_bytes;
+    *start = memory->base + begin;
+    *size_bytes = end - begin;
+}
+
 /* ---- life ---- */
+
+/* A driver that does not know the attribute does not have what it tells. */
+static struct status *has_attribute(struct gpu_memory *memory, CUdevice_attribute attribute,
+                                    bool *ret) {
+    int value = 0;
+    CUresult error = memory->api->cuDeviceGetAttribute(&value, attribute, memory->device);
+    *ret = error == CUDA_SUCCESS && value != 0;
+    return error == CUDA_ERROR_INVALID_VALUE ? NULL : driver_status(error, "cuDeviceGetAttribute");
+}
+
+/* Memory that RDMA devices may read has to be made for that. */
+static struct status *read_exportable(struct gpu_memory *memory) {
+    bool has_dmabuf, has_rdma;
+    TRY(has_attribute(memory, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, &has_dmabuf));
+    TRY(has_attribute(memory, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+                      &has_rdma));
+    memory->is_exportable = has_dmabuf && has_rdma;
+    return NULL;
+}
 
 struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_api *api,
                                CUdevice device, size_t limit_bytes) {
     size_t granularity = 0;
     int alignment = 0;
     *memory = (struct gpu_memory){.api = api, .device = device, .users = {device}, .n_users = 1};
+    TRY(read_exportable(memory));
     CUmemAllocationProp properties = properties_of(memory);
     TRY(driver_status(
         api->cuDeviceGetAttribute(&alignment, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, device),

@@ -52,6 +52,7 @@ struct gpu_memory {
     size_t alignment;   /* of blocks; a power of two */
     size_t step_bytes;  /* what is mapped at a time, a multiple of the driver's granularity */
     size_t limit_bytes; /* what is reserved */
+    bool is_exportable; /* an RDMA device may read the memory, by dmabufs */
     CUdeviceptr base;
     /* The number of the last work that was enqueued on the compute stream. Set by the device. */
     _Atomic uint64_t enqueued;
@@ -68,6 +69,9 @@ struct gpu_memory {
     struct gpu_block *bins[GPU_MEMORY_BINS];
     uint64_t bin_bits[GPU_MEMORY_BINS / 64]; /* which bins hold blocks */
 };
+
+/* Grows a range inside the mapped part to whole steps. */
+void gpu_memory_widen(const struct gpu_memory *memory, CUdeviceptr *start, size_t *size_bytes);
 
 /* Reserves addresses for limit_bytes, rounded up to whole steps. Maps nothing. The device's context
  * must be current, here and in every thread that allocates. Errors: the driver's. */
@@ -92,8 +96,8 @@ bool gpu_memory_wait_freed(struct gpu_memory *memory, uint64_t n_freed);
 void gpu_memory_each_used(struct gpu_memory *memory,
                           void (*visit)(void *arg, const struct gpu_block *block), void *arg);
 
-/* Returns to the driver the whole steps at the end of the range that no used block touches. Nothing
- * that is enqueued may use them. */
+/* Returns to the driver the whole steps at the end of the range that no used block touches, after
+ * announcing it (common/tensor/release.h). Nothing that is enqueued may use them. */
 void gpu_memory_trim(struct gpu_memory *memory);
 /* For tests: CHECKs the invariants of blocks and bins. */
 void gpu_memory_check(struct gpu_memory *memory);

@@ -136,6 +136,11 @@ struct status *rdma_device_open(struct loop *loop, const struct verbs *verbs,
     return NULL;
 }
 
+void rdma_device_set_exporter(struct rdma_device *device, struct rdma_exporter *exporter) {
+    device->exporter = exporter;
+    rdma_regions_set_exporter(device->regions, exporter);
+}
+
 /* ---- jobs ---- */
 
 static void on_job_done(struct loop_task *task) {

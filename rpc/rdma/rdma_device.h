@@ -57,6 +57,7 @@ struct rdma_device {
     struct rdma_port port;
     struct ibv_pd *send_pd; /* the protection domain of all memory that is sent */
     struct rdma_regions *regions;
+    struct rdma_exporter *exporter; /* NULL: there are no devices with memory of their own */
     struct ibv_comp_channel *completions;
     uv_poll_t completions_poll, events_poll;
     struct pool *thread;
@@ -71,6 +72,9 @@ struct rdma_device {
 struct status *rdma_device_open(struct loop *loop, const struct verbs *verbs,
                                 const struct rdma_choice *choice,
                                 struct rdma_device **ret) MUST_USE;
+/* Lets memory of other devices be sent and received. Called before the first queue is opened. The
+ * exporter is borrowed, and must live until the device has been freed. */
+void rdma_device_set_exporter(struct rdma_device *device, struct rdma_exporter *exporter);
 /* Gives the device up. It is freed on the loop when its queues are closed and its jobs are done.
  * Accepts NULL. */
 void rdma_device_close(struct rdma_device *device);

@@ -54,6 +54,8 @@ static void fail(struct rdma_in *in, struct status *why) {
 static void withdraw(struct rdma_job *job) {
     struct rdma_pending_write *pending = CONTAINER_OF(job, struct rdma_pending_write, job);
     rdma_unregister(job->device->verbs, pending->mr);
+    if (pending->is_received)
+        rdma_flush_writes(job->device->exporter, pending->buffer);
 }
 
 static void on_withdrawn(struct rdma_job *job) {
@@ -80,7 +82,8 @@ static void begin_withdrawing(struct rdma_pending_write *pending, struct rdma_de
 
 static void register_memory(struct rdma_job *job) {
     struct rdma_pending_write *pending = CONTAINER_OF(job, struct rdma_pending_write, job);
-    struct rdma_memory memory = {RDMA_MEMORY_HOST, pending->buffer->data, pending->size_bytes};
+    struct rdma_memory memory = rdma_memory_of(job->device->exporter, pending->buffer,
+                                               pending->buffer->data, pending->size_bytes);
     pending->why = rdma_register(job->device->verbs, pending->domain->pd, &memory,
                                  RDMA_WRITTEN_BY_PEER, &pending->mr);
 }

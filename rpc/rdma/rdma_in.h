@@ -13,6 +13,10 @@
  * connection has its own protection domain. If a peer claims to have written what it has not, the
  * value is whatever the memory held before.
  *
+ * A buffer may be in the memory of a device (a GPU). The device must have done whatever it was told
+ * to do with the memory before the write is added. When on_received is called, the writes have been
+ * flushed: the device's later work finds them.
+ *
  * Pre-granted pending writes, for values that the sender has not announced, have limits of their
  * own. So there is always a slot for a value that exists, however long the others take.
  *

@@ -13,6 +13,9 @@
  * split, and the pieces of all values are posted in turn. The connection keeps the order: the last
  * piece carries the slot's number, which the peer sees once the whole value has arrived.
  *
+ * A value may be in the memory of a device (a GPU), once the device has done the work that makes
+ * the value.
+ *
  * Threads: the loop's. */
 #ifndef MILLRACE_RPC_RDMA_RDMA_OUT_H
 #define MILLRACE_RPC_RDMA_RDMA_OUT_H

@@ -9,6 +9,7 @@
 struct rdma_regions {
     const struct verbs *verbs;
     struct ibv_pd *pd;
+    struct rdma_exporter *exporter; /* NULL: there are no devices with memory of their own */
     int64_t max_bytes;
 
     /* Guards what follows, and the fields of each region. Not held while memory is registered or
@@ -110,6 +111,10 @@ void rdma_regions_free(struct rdma_regions *regions) {
     free(regions);
 }
 
+void rdma_regions_set_exporter(struct rdma_regions *regions, struct rdma_exporter *exporter) {
+    regions->exporter = exporter;
+}
+
 /* ---- use ---- */
 
 struct rdma_region *rdma_regions_find(struct rdma_regions *regions, const char *data,
@@ -136,16 +141,26 @@ struct rdma_region *rdma_regions_find(struct rdma_regions *regions, const char *
 
 struct status *rdma_regions_add(struct rdma_regions *regions, const struct buffer *buffer,
                                 const char *data, size_t size_bytes, struct rdma_region **ret) {
-    struct rdma_memory memory = {RDMA_MEMORY_HOST, data, size_bytes};
+    struct rdma_exporter *exporter = regions->exporter;
+    bool is_kept = buffer_is_recycled(buffer);
     struct ibv_mr *mr;
     struct list dropped;
+    if (exporter && buffer_is_of_device(buffer)) {
+        *ret =
+            rdma_regions_find(regions, data, size_bytes); /* another value may have been faster */
+        if (*ret)
+            return NULL;
+        exporter->widen(exporter, buffer, &data, &size_bytes);
+        is_kept = true;
+    }
+    struct rdma_memory memory = rdma_memory_of(exporter, buffer, data, size_bytes);
     TRY(rdma_register(regions->verbs, regions->pd, &memory, RDMA_READ_HERE, &mr));
     struct rdma_region *region = xcalloc(1, sizeof(*region));
     *region = (struct rdma_region){
         .regions = regions, .mr = mr, .data = data, .size_bytes = size_bytes, .n_uses = 1};
     list_init(&region->link);
     list_init(&dropped);
-    region->is_kept = buffer_is_recycled(buffer);
+    region->is_kept = is_kept;
     pthread_mutex_lock(&regions->lock);
     regions->n_registered++;
     if (region->is_kept) {

@@ -7,6 +7,10 @@
  * the device would otherwise continue to read the old pages. The allocator announces this for
  * recycled blocks only (buffer_is_recycled). Any other memory is registered for one use.
  *
+ * A device's memory is registered in the whole pieces that its allocator maps and unmaps, however
+ * few of their bytes are sent. Most values of a GPU thus share a few regions. A value that spans
+ * pieces gets a region of all of them.
+ *
  * Any thread, except that calls marked "blocks" must not be made on a loop thread. */
 #ifndef MILLRACE_RPC_RDMA_RDMA_REGIONS_H
 #define MILLRACE_RPC_RDMA_RDMA_REGIONS_H
@@ -26,6 +30,9 @@ enum { RDMA_REGIONS_MAX = 256 };           /* how many regions are kept */
  * rdma_regions_free, so a process can have only one at a time. */
 struct rdma_regions *rdma_regions_new(const struct verbs *verbs, struct ibv_pd *pd,
                                       int64_t max_bytes);
+/* Whoever has devices with a memory of their own calls this before the first use. `exporter` is
+ * borrowed. */
+void rdma_regions_set_exporter(struct rdma_regions *regions, struct rdma_exporter *exporter);
 /* Unregisters all regions; none may be in use. Blocks. Accepts NULL. */
 void rdma_regions_free(struct rdma_regions *regions);
 
@@ -34,7 +41,7 @@ void rdma_regions_free(struct rdma_regions *regions);
 struct rdma_region *rdma_regions_find(struct rdma_regions *regions, const char *data,
                                       size_t size_bytes);
 /* Registers the bytes, which are part of `buffer`. The caller must hold the buffer until it calls
- * rdma_region_release. Blocks. Errors: RESOURCE_EXHAUSTED. */
+ * rdma_region_release. Blocks. Errors: those of rdma_register. */
 struct status *rdma_regions_add(struct rdma_regions *regions, const struct buffer *buffer,
                                 const char *data, size_t size_bytes,
                                 struct rdma_region **ret) MUST_USE;

@@ -58,6 +58,9 @@ struct status *verbs_get(const struct verbs **ret) {
     for (size_t i = 0; i < ARRAY_LEN(calls); i++)
         if (!(*calls[i].slot = dlsym(file, calls[i].name)))
             return status_failed_precondition("libibverbs is too old: %s", dlerror());
+#define CALL(name) *(void **)&verbs.name = dlsym(file, "ibv_" #name);
+    VERBS_NEWER_CALLS(CALL)
+#undef CALL
     is_loaded = true; /* never unloaded, because providers do not support that */
     return NULL;
 }

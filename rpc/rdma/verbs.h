@@ -26,6 +26,10 @@ struct verbs {
     struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
     int (*dealloc_pd)(struct ibv_pd *pd);
     struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *data, size_t size_bytes, int access);
+    /* Registers a part of a dmabuf, under addresses from `iova`. NULL: the library has no such call
+     * (it came with rdma-core 34). */
+    struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t size_bytes,
+                                    uint64_t iova, int fd, int access);
     int (*dereg_mr)(struct ibv_mr *mr);
 
     struct ibv_comp_channel *(*create_comp_channel)(struct ibv_context *context);
@@ -51,7 +55,8 @@ struct verbs {
 };
 
 /* The names of the calls. The library has a symbol for each of the first list. The second list is
- * our own functions, which use old signatures of the library or a device's own table. */
+ * calls that an older library lacks. The third one is our own functions, which use old signatures
+ * of the library or a device's own table. */
 // clang-format off
 #define VERBS_LIBRARY_CALLS(X) \
     X(get_device_list) X(free_device_list) X(get_device_name) X(open_device) X(close_device) \
@@ -60,6 +65,7 @@ struct verbs {
         X(ack_cq_events) \
     X(create_qp) X(modify_qp) X(destroy_qp) \
     X(get_async_event) X(ack_async_event) X(event_type_str) X(wc_status_str)
+#define VERBS_NEWER_CALLS(X) X(reg_dmabuf_mr)
 #define VERBS_OWN_CALLS(X) \
     X(query_port) X(query_gid) X(req_notify_cq) X(poll_cq) X(post_send) X(post_recv)
 // clang-format on

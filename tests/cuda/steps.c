@@ -19,6 +19,8 @@
  *   cuda_steps PLUGIN segments   training loops whose work is replayed as CUDA graphs
  *   cuda_steps PLUGIN "segment failures"   calls about graphs fail
  *   cuda_steps PLUGIN transfers  copies through shared memory and between devices, counted
+ *   cuda_steps PLUGIN rdma       a value is written from one GPU into the other by RDMA
+ *   cuda_steps PLUGIN "rdma failures"   the driver cannot export or flush
  *   cuda_steps PLUGIN size    a step that is cancelled while an output's size is on its way
  *
  * Each program is planned and run until it has succeeded twice, and its values are those of the
@@ -51,7 +53,9 @@ static void find_driver(void) {
     *(void **)&driver.block = dlsym(library, "simBlockCall");
     *(void **)&driver.fail = dlsym(library, "simFailCall");
     *(void **)&driver.set_workspace = dlsym(library, "simSetWorkspace");
-    CHECK(driver.count && driver.hold && driver.block && driver.fail && driver.set_workspace);
+    *(void **)&driver.on_flush = dlsym(library, "simOnFlush");
+    CHECK(driver.count && driver.hold && driver.block && driver.fail && driver.set_workspace &&
+          driver.on_flush);
 }
 
 void await_calls(const char *call, unsigned long n) {
@@ -108,6 +112,8 @@ static const struct mode {
     {"synced", run_synced},
     {"hang", run_hang},
     {"hanging launch", run_hanging_launch},
+    {"rdma", run_rdma},
+    {"rdma failures", run_rdma_failures},
     {"segments", run_segments},
     {"segment failures", run_segment_failures},
     {"transfers", run_transfers},

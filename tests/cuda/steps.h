@@ -25,6 +25,7 @@ struct sim_driver {
     CUresult (*block)(const char *call, int is_blocked);
     CUresult (*fail)(const char *call, unsigned long n, CUresult error);
     void (*set_workspace)(int64_t size_bytes);
+    void (*on_flush)(void (*flush)(void));
 };
 extern struct sim_driver driver;
 /* Waits until a call was made n times. */
@@ -79,6 +80,8 @@ bool run_engines(void);
 bool run_synced(void);
 bool run_hang(void);
 bool run_hanging_launch(void);
+bool run_rdma(void);
+bool run_rdma_failures(void);
 bool run_segments(void);
 bool run_segment_failures(void);
 bool run_transfers(void);

@@ -1,14 +1,17 @@
 /* Device memory: addresses, memory behind them, and both at once. */
 #include "tests/cuda/sim/driver.h"
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { GRANULARITY = 2 << 20 };
 
 /* Memory of a device's file. */
 struct handle {
     int device;
+    bool is_exportable; /* to RDMA devices */
     uint64_t offset, size;
     int n_references; /* its creator, and each mapping */
 };
@@ -41,7 +44,7 @@ static struct handle *handle_new(int device, uint64_t size) {
         free(handle);
         return NULL;
     }
-    *handle = (struct handle){device, offset, size, 1};
+    *handle = (struct handle){.device = device, .offset = offset, .size = size, .n_references = 1};
     devices[device].n_bytes += size;
     return handle;
 }
@@ -222,6 +225,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret_handle, size_t size,
         return CUDA_ERROR_INVALID_VALUE;
     link_lock();
     struct handle *handle = handle_new(properties->location.id, size);
+    if (handle != NULL)
+        handle->is_exportable = properties->flags.gpu_direct_rdma != 0;
     link_unlock();
     if (handle == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -315,4 +320,72 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc 
             NULL, -1);
     link_unlock();
     return is_valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- memory for other devices of the host ---- */
+
+static void (*_Atomic on_flush)(void);
+
+EXPORTED void simOnFlush(void (*flush)(void)) { atomic_store(&on_flush, flush); }
+
+/* Where the range begins in the device's file, if it is mapped in one piece there. */
+static CUresult find_exported(int device, uint64_t start, uint64_t end, uint64_t *ret_offset) {
+    const struct range *range = mapping_at(device, start, end);
+    if (range == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t first = ((const struct handle *)range->data)->offset;
+    for (uint64_t at = start; at < end; at += range->size) {
+        range = mapping_at(device, at, end);
+        if (range == NULL)
+            return CUDA_ERROR_INVALID_VALUE;
+        const struct handle *handle = range->data;
+        if (!handle->is_exportable || handle->offset - first != at - start)
+            return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    *ret_offset = first;
+    return CUDA_SUCCESS;
+}
+
+/* A descriptor of its own, whose position is the beginning of the range: a real dmabuf has no
+ * other bytes than the range. */
+static CUresult open_at(int file, uint64_t offset, int *ret_fd) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || lseek(fd, (off_t)offset, SEEK_SET) < 0) {
+        if (fd >= 0)
+            close(fd);
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    *ret_fd = fd;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetHandleForAddressRange(void *ret_handle, CUdeviceptr pointer, size_t size,
+                                       unsigned handle_type, unsigned long long flags) {
+    struct CUctx_st *context;
+    uint64_t offset = 0;
+    BEGIN(cuMemGetHandleForAddressRange);
+    TRY(context_now(&context));
+    int device = device_of(pointer);
+    if (device != context->device || size == 0 || (pointer | size) % SIM_PAGE != 0 ||
+        handle_type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    link_lock();
+    CUresult result = find_exported(device, pointer, pointer + size, &offset);
+    link_unlock();
+    return result == CUDA_SUCCESS ? open_at(sim.memory_files[device], offset, ret_handle) : result;
+}
+
+CUresult cuFlushGPUDirectRDMAWrites(unsigned target, unsigned scope) {
+    struct CUctx_st *context;
+    BEGIN(cuFlushGPUDirectRDMAWrites);
+    TRY(context_now(&context));
+    if (target != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX ||
+        scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER)
+        return CUDA_ERROR_INVALID_VALUE;
+    void (*flush)(void) = atomic_load(&on_flush);
+    if (flush)
+        flush();
+    return CUDA_SUCCESS;
 }

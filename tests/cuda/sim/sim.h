@@ -72,6 +72,10 @@ void simSetWorkspace(int64_t size_bytes);
 /* The device has a sticky error from now on, as after an ECC error. */
 CUresult simFailDevice(CUdevice device, CUresult error);
 
+/* Called in each cuFlushGPUDirectRDMAWrites. A test's RDMA device brings its writes into the memory
+ * then, and no earlier. NULL: nothing is called. */
+void simOnFlush(void (*flush)(void));
+
 /* Holds all devices: nothing that is enqueued runs, and who waits for it waits, until the devices
  * are released. Meanwhile an enqueueing call that a real driver would make wait is reported. */
 CUresult simHold(int is_held);

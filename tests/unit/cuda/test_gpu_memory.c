@@ -210,6 +210,41 @@ static void what_is_unused_returns_to_the_driver(void **state) {
     release_block(alloc(MIB));
 }
 
+static size_t n_announced;
+
+static void note_release(void *arg, const char *data, size_t size_bytes) {
+    assert_int_equal((uintptr_t)data, BASE + driver.end_bytes - STEP); /* it is mapped still */
+    assert_int_equal(size_bytes, STEP);
+    n_announced++;
+}
+
+static void who_has_registered_memory_hears_before_it_is_unmapped(void **state) {
+    n_announced = 0;
+    allocator_host_set_release_hook(note_release, NULL);
+    release_block(alloc(3 * (size_t)STEP));
+    assert_int_equal(n_announced, 0);
+    gpu_memory_trim(&memory);
+    allocator_host_set_release_hook(NULL, NULL);
+    assert_int_equal(n_announced, 3);
+    assert_int_equal(driver.n_mapped, 0);
+}
+
+static void a_range_grows_to_whole_steps(void **state) {
+    static const struct {
+        size_t offset, size_bytes, begin, end;
+    } cases[] = {{0, 1, 0, STEP},
+                 {STEP - 1, 1, 0, STEP},
+                 {STEP - 1, 2, 0, 2 * (size_t)STEP},
+                 {STEP, STEP, STEP, 2 * (size_t)STEP}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        CUdeviceptr start = BASE + cases[i].offset;
+        size_t size_bytes = cases[i].size_bytes;
+        gpu_memory_widen(&memory, &start, &size_bytes);
+        assert_int_equal(start, BASE + cases[i].begin);
+        assert_int_equal(size_bytes, cases[i].end - cases[i].begin);
+    }
+}
+
 /* Each call of the driver fails once: a status, and nothing is lost. */
 static void a_driver_that_fails_loses_nothing(void **state) {
     for (int call = 1; call <= 3; call++) {
@@ -305,6 +340,8 @@ int main(void) {
         WITH_MEMORY(what_does_not_fit_is_refused_and_costs_nothing),
         WITH_MEMORY(a_block_carries_the_number_of_its_latest_free),
         WITH_MEMORY(what_is_unused_returns_to_the_driver),
+        WITH_MEMORY(who_has_registered_memory_hears_before_it_is_unmapped),
+        WITH_MEMORY(a_range_grows_to_whole_steps),
         WITH_MEMORY(a_driver_that_fails_loses_nothing),
         cmocka_unit_test(a_reservation_that_fails_is_told),
         WITH_MEMORY(random_blocks_never_overlap),

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/base/list.h"
@@ -41,6 +42,19 @@ struct fake_region {
     struct ibv_mr mr;
     struct list link;
     int access;
+    char *memory;      /* of the first address */
+    int dmabuf;        /* a descriptor of the region's own; -1: host memory */
+    off_t file_offset; /* of the first address in it */
+    char *mapping;     /* of the dmabuf, from a whole page */
+    size_t mapped_bytes;
+};
+/* What was written into a dmabuf, and is not there yet. */
+struct fake_late_write {
+    struct list link;
+    int dmabuf;
+    off_t file_offset;
+    size_t size_bytes;
+    char bytes[];
 };
 struct fake_write {
     struct list link;
@@ -51,7 +65,7 @@ struct fake_write {
 
 static struct fake_device devices[4];
 static struct list queue_pairs, writes;
-static struct list regions; /* guarded by lock */
+static struct list regions, late_writes; /* guarded by lock */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t may_register = PTHREAD_COND_INITIALIZER;
 static uint32_t last_key, last_qpn;
@@ -78,6 +92,7 @@ void fake_verbs_reset(void) {
     list_init(&queue_pairs);
     list_init(&writes);
     list_init(&regions);
+    list_init(&late_writes);
 }
 
 /* ---- devices ---- */
@@ -159,36 +174,117 @@ static bool must_fail(int *n) {
     return must;
 }
 
-static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *data, size_t size_bytes, int access) {
+/* Waits while registering is held. False: this one has to fail. Returns with the lock. */
+static bool may_register_now(int access) {
     pthread_mutex_lock(&lock);
     while (fake_verbs.is_registering_held)
         pthread_cond_wait(&may_register, &lock);
-    if (must_fail(access & IBV_ACCESS_REMOTE_WRITE ? &fake_verbs.n_registrations_to_fail
-                                                   : &fake_verbs.n_sources_to_fail)) {
-        pthread_mutex_unlock(&lock);
-        errno = ENOMEM;
-        return NULL;
-    }
+    errno = ENOMEM;
+    return !must_fail(access & IBV_ACCESS_REMOTE_WRITE ? &fake_verbs.n_registrations_to_fail
+                                                       : &fake_verbs.n_sources_to_fail);
+}
+
+/* Lock held. */
+static struct ibv_mr *add_region(struct ibv_pd *pd, uint64_t address, size_t size_bytes, int access,
+                                 const struct fake_region *from) {
     struct fake_region *region = calloc(1, sizeof(*region));
+    *region = *from;
     last_key += 0x101;
-    region->mr = (struct ibv_mr){
-        .pd = pd, .addr = data, .length = size_bytes, .lkey = last_key, .rkey = last_key};
+    region->mr = (struct ibv_mr){.pd = pd,
+                                 .addr = (void *)(uintptr_t)address,
+                                 .length = size_bytes,
+                                 .lkey = last_key,
+                                 .rkey = last_key};
     region->access = access;
     list_push_back(&regions, &region->link);
     fake_verbs.n_regions++;
     fake_verbs.n_registered++;
-    pthread_mutex_unlock(&lock);
     return &region->mr;
 }
+
+static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *data, size_t size_bytes, int access) {
+    struct fake_region host = {.memory = data, .dmabuf = -1};
+    struct ibv_mr *mr = may_register_now(access)
+                            ? add_region(pd, (uintptr_t)data, size_bytes, access, &host)
+                            : NULL;
+    pthread_mutex_unlock(&lock);
+    return mr;
+}
+
+static bool map_dmabuf(int fd, uint64_t offset, size_t size_bytes, struct fake_region *ret) {
+    enum { PAGE = 4096 };
+    off_t start = lseek(fd, 0, SEEK_CUR) + (off_t)offset;
+    size_t before = (size_t)start % PAGE;
+    ret->dmabuf = dup(fd);
+    ret->file_offset = start;
+    ret->mapped_bytes = before + size_bytes;
+    ret->mapping = mmap(NULL, ret->mapped_bytes, PROT_READ, MAP_SHARED, fd, start - (off_t)before);
+    ret->memory = ret->mapping + before;
+    return ret->mapping != MAP_FAILED;
+}
+
+/* As the kernel is: addresses and the dmabuf's bytes have the same place in a page. */
+static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t size_bytes,
+                                    uint64_t iova, int fd, int access) {
+    enum { PAGE = 4096 };
+    struct fake_region dmabuf;
+    struct ibv_mr *mr = NULL;
+    CHECK(offset % PAGE == iova % PAGE);
+    if (may_register_now(access)) {
+        errno = fake_verbs.dmabuf_error;
+        if (!errno && map_dmabuf(fd, offset, size_bytes, &dmabuf))
+            mr = add_region(pd, iova, size_bytes, access, &dmabuf);
+    }
+    pthread_mutex_unlock(&lock);
+    return mr;
+}
+
 static int dereg_mr(struct ibv_mr *mr) {
     struct fake_region *region = CONTAINER_OF(mr, struct fake_region, mr);
     pthread_mutex_lock(&lock);
     list_remove(&region->link);
     fake_verbs.n_regions--;
     pthread_mutex_unlock(&lock);
+    if (region->mapping)
+        munmap(region->mapping, region->mapped_bytes);
+    if (region->dmabuf >= 0)
+        close(region->dmabuf);
     free(region);
     return 0;
 }
+
+/* Lock held. */
+static void write_region(const struct fake_region *region, size_t offset, const char *bytes,
+                         size_t size_bytes) {
+    if (region->dmabuf < 0) {
+        memcpy(region->memory + offset, bytes, size_bytes);
+        if (fake_verbs.is_damaging)
+            region->memory[offset] ^= 1;
+        return;
+    }
+    struct fake_late_write *late = calloc(1, sizeof(*late) + size_bytes);
+    late->dmabuf = dup(region->dmabuf);
+    late->file_offset = region->file_offset + (off_t)offset;
+    late->size_bytes = size_bytes;
+    memcpy(late->bytes, bytes, size_bytes);
+    list_push_back(&late_writes, &late->link);
+    fake_verbs.n_unflushed++;
+}
+
+void fake_verbs_flush_writes(void) {
+    struct list *link;
+    pthread_mutex_lock(&lock);
+    while ((link = list_pop_front(&late_writes))) {
+        struct fake_late_write *late = LIST_ENTRY(link, struct fake_late_write, link);
+        CHECK(pwrite(late->dmabuf, late->bytes, late->size_bytes, late->file_offset) ==
+              (ssize_t)late->size_bytes);
+        fake_verbs.n_unflushed--;
+        close(late->dmabuf);
+        free(late);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 void fake_verbs_let_register(void) {
     pthread_mutex_lock(&lock);
     fake_verbs.is_registering_held = false;
@@ -196,17 +292,19 @@ void fake_verbs_let_register(void) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Lock held. */
-static bool covers(const struct ibv_pd *pd, uint32_t key, uint64_t address, size_t size_bytes,
-                   int access) {
+/* Finds the region of a key, if these bytes of it may be used so. Lock held. */
+static struct fake_region *find_region(const struct ibv_pd *pd, uint32_t key, uint64_t address,
+                                       size_t size_bytes, int access) {
     LIST_FOR_EACH (link, &regions) {
         struct fake_region *region = LIST_ENTRY(link, struct fake_region, link);
         uint64_t begin = (uintptr_t)region->mr.addr;
         if (region->mr.lkey == key)
             return region->mr.pd == pd && (region->access & access) == access && address >= begin &&
-                   address + size_bytes <= begin + region->mr.length;
+                           address + size_bytes <= begin + region->mr.length
+                       ? region
+                       : NULL;
     }
-    return false;
+    return NULL;
 }
 
 /* ---- completion queues ---- */
@@ -372,22 +470,23 @@ static enum ibv_wc_status carry_out(struct fake_write *write, struct fake_qp **r
     const struct ibv_sge *piece = &write->piece;
     if (from->qp.state == IBV_QPS_ERR)
         return IBV_WC_WR_FLUSH_ERR;
-    if (!covers(from->qp.pd, piece->lkey, piece->addr, piece->length, 0))
+    const struct fake_region *source =
+        find_region(from->qp.pd, piece->lkey, piece->addr, piece->length, 0);
+    if (!source)
         return IBV_WC_LOC_PROT_ERR;
     if (fake_verbs.is_silent || !to || to->qp.state < IBV_QPS_RTR || to->qp.state == IBV_QPS_ERR ||
         to->attr.dest_qp_num != from->qp.qp_num || to->attr.rq_psn != from->attr.sq_psn)
         return IBV_WC_RETRY_EXC_ERR;
     *ret_to = to;
-    if (!(to->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) ||
-        !covers(to->qp.pd, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, piece->length,
-                IBV_ACCESS_REMOTE_WRITE))
+    const struct fake_region *slot =
+        find_region(to->qp.pd, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, piece->length,
+                    IBV_ACCESS_REMOTE_WRITE);
+    if (!(to->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) || !slot)
         return IBV_WC_REM_ACCESS_ERR;
     if (wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && to->n_receives == 0)
         return IBV_WC_RNR_RETRY_EXC_ERR;
-    memcpy((void *)(uintptr_t)wr->wr.rdma.remote_addr, (const void *)(uintptr_t)piece->addr,
-           piece->length);
-    if (fake_verbs.is_damaging)
-        *(char *)(uintptr_t)wr->wr.rdma.remote_addr ^= 1;
+    write_region(slot, wr->wr.rdma.remote_addr - (uintptr_t)slot->mr.addr,
+                 source->memory + (piece->addr - (uintptr_t)source->mr.addr), piece->length);
     return IBV_WC_SUCCESS;
 }
 
@@ -470,5 +569,6 @@ static const char *wc_status_str(enum ibv_wc_status status) {
 }
 
 #define CALL(name) .name = name,
-const struct verbs fake_verbs_table = {VERBS_LIBRARY_CALLS(CALL) VERBS_OWN_CALLS(CALL)};
+const struct verbs fake_verbs_table = {VERBS_LIBRARY_CALLS(CALL) VERBS_NEWER_CALLS(CALL)
+                                           VERBS_OWN_CALLS(CALL)};
 #undef CALL

@@ -58,8 +58,8 @@ LIBRARIES = ("cublas", "cudnn")  # their calls have errors of their own
 MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunchKernel")
 
 MODES = ("warm", "ahead", "many", "waiting", "holders", "size", "traced", "workspace", "planning",
-         "engines", "synced", "hang", "hanging launch", "rdma", "rdma failures", "segments",
-         "segment failures", "transfers")
+         "engines", "synced", "hang", "hanging launch", "rdma", "rdma failures", "saves",
+         "segments", "segment failures", "transfers")
 LONG_MODES = (*MODES, "patience")
 HANGING_MODES = ("hang", "hanging launch")
 N_STREAMS = 4  # of a device

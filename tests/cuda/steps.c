@@ -21,6 +21,7 @@
  *   cuda_steps PLUGIN transfers  copies through shared memory and between devices, counted
  *   cuda_steps PLUGIN rdma       a value is written from one GPU into the other by RDMA
  *   cuda_steps PLUGIN "rdma failures"   the driver cannot export or flush
+ *   cuda_steps PLUGIN saves      variables are updated while a save copies them
  *   cuda_steps PLUGIN size    a step that is cancelled while an output's size is on its way
  *
  * Each program is planned and run until it has succeeded twice, and its values are those of the
@@ -114,6 +115,7 @@ static const struct mode {
     {"hanging launch", run_hanging_launch},
     {"rdma", run_rdma},
     {"rdma failures", run_rdma_failures},
+    {"saves", run_saves},
     {"segments", run_segments},
     {"segment failures", run_segment_failures},
     {"transfers", run_transfers},

@@ -55,6 +55,9 @@ struct status *make_plan(const struct program *program, bool is_on_cpu, struct p
 void start_plan(struct run *run, const struct program *program, struct plan *plan);
 /* The same; run.execution.stats is then the caller's. */
 void start_traced(struct run *run, const struct program *program, struct plan *plan);
+/* The same, and tells when a save holds its values. */
+void start_saving(struct run *run, const struct program *program, struct plan *plan,
+                  void (*on_inputs_taken)(struct execution *execution));
 /* The fetches are the caller's. */
 struct status *end_plan(struct run *run) MUST_USE;
 void run_clear(struct run *run);
@@ -82,6 +85,7 @@ bool run_hang(void);
 bool run_hanging_launch(void);
 bool run_rdma(void);
 bool run_rdma_failures(void);
+bool run_saves(void);
 bool run_segments(void);
 bool run_segment_failures(void);
 bool run_transfers(void);

@@ -141,8 +141,8 @@ static void feed(struct run *run, const struct program *program) {
     }
 }
 
-static void start(struct run *run, const struct program *program, struct plan *plan,
-                  bool is_traced) {
+static void start(struct run *run, const struct program *program, struct plan *plan, bool is_traced,
+                  void (*on_inputs_taken)(struct execution *execution)) {
     static _Atomic uint64_t n_steps;
     *run = (struct run){.plan = plan, .end = ENDING_INIT};
     feed(run, program);
@@ -154,15 +154,20 @@ static void start(struct run *run, const struct program *program, struct plan *p
     run->execution.containers = containers;
     run->execution.pool = pool;
     run->execution.on_done = on_done;
+    run->execution.on_inputs_taken = on_inputs_taken;
     run->execution.stats_level = is_traced ? EXECUTION_STATS_ALL : EXECUTION_STATS_NONE;
     execution_start(&run->execution);
 }
 
 void start_plan(struct run *run, const struct program *program, struct plan *plan) {
-    start(run, program, plan, false);
+    start(run, program, plan, false, NULL);
 }
 void start_traced(struct run *run, const struct program *program, struct plan *plan) {
-    start(run, program, plan, true);
+    start(run, program, plan, true, NULL);
+}
+void start_saving(struct run *run, const struct program *program, struct plan *plan,
+                  void (*on_inputs_taken)(struct execution *execution)) {
+    start(run, program, plan, false, on_inputs_taken);
 }
 
 struct status *end_plan(struct run *run) {

@@ -772,8 +772,10 @@ void executor_run(struct executor *executor, struct async_op *mail) {
         if (!run_ready(executor, until, &n_since_check))
             return;
         bool can_run = executor->n_ready > 0 && !executor->is_paused;
-        if (!can_run)
+        if (!can_run) {
             flush(executor);
+            saves_look(executor);
+        }
         struct async_op *expected = NULL;
         struct async_op *arrived = atomic_load_explicit(&executor->mailbox, memory_order_acquire);
         if (arrived) {

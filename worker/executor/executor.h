@@ -68,8 +68,9 @@ struct execution {
      * on_fetch takes the value. `fetches` then only marks which ones have been given. */
     bool is_partial;
     void (*on_fetch)(struct execution *execution, uint32_t position, struct tensor *value);
-    /* Called once a SaveV2 holds all that it saves: later updates of variables do not change what
-     * is saved. Any thread; may be NULL. */
+    /* Called once a SaveV2 holds all that it saves, though values may still be on their way from a
+     * device: later updates of variables do not change what is saved. Once for each SaveV2. Any
+     * thread; may be NULL. */
     void (*on_inputs_taken)(struct execution *execution);
     /* Called exactly once, perhaps inside execution_start. The callee takes the status. */
     void (*on_done)(struct execution *execution, struct status *status_take);

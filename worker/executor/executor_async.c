@@ -70,6 +70,8 @@ void async_complete(struct async_op *op) {
     list_remove(&op->link);
     pthread_mutex_unlock(&executor->lock);
     executor->n_async--;
+    if (unlikely(node->kind == PLAN_COPY))
+        saves_note_copy(op, false);
     if (unlikely(executor->stats != NULL))
         stats_async_node(executor, op, node->n_outputs && !is_dead ? &op->outputs[0] : NULL);
     if (is_dead && node->kind == PLAN_RECV)

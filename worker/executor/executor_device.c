@@ -72,6 +72,7 @@ bool device_start_copy(struct async_op *op) {
     }
     op->copy.from = TENSOR_INIT;
     tensor_move(&op->copy.from, value);
+    saves_note_copy(op, true); /* the copy may end on another thread at once; its mail waits */
     return start_copy(op, copy->src, copy->dst, copy->allocator, &op->outputs[0]);
 }
 

@@ -201,7 +201,7 @@ static void host_submit_io(struct kernel_ctx *ctx, struct pool_task *task) {
 
 static void host_inputs_taken(struct kernel_ctx *ctx) {
     struct execution *execution = executor_of(ctx)->execution;
-    if (execution->on_inputs_taken)
+    if (execution->on_inputs_taken && !saves_is_told(executor_of(ctx), ctx->instance))
         execution->on_inputs_taken(execution);
 }
 

@@ -6,6 +6,7 @@
  *   executor_frames.c     frames and iterations: Enter, Exit, NextIteration
  *   executor_async.c      what ends elsewhere: asynchronous kernels, kernels on the pool, Recv
  *   executor_device.c     copies between memories; the wait for devices at the end
+ *   executor_saves.c      when a save holds its values
  *   executor_host.c       the kernel host
  *   executor_partial.c    partial runs: feeds that come later, fetches that leave early
  *   executor_stats.c      per-node statistics
@@ -26,6 +27,7 @@
 #include "worker/exchange/rendezvous.h"
 
 struct frame;
+struct save_states;
 
 struct iteration {
     struct frame *frame; /* NULL in the root frame */
@@ -144,8 +146,9 @@ struct executor {
     struct list deferred_link;             /* executor_wake.c: the thread's deferred executors */
     struct async_op *mail;                 /* what woke this executor; taken when it runs */
     struct step_stats *stats;
-    bool times_nodes; /* rows are added for nodes that end where they run, also */
-    bool is_timed;    /* kernels are: times_nodes is set, or the execution's scale */
+    struct save_states *saves; /* owner's: made at first use, of a plan that has saves */
+    bool times_nodes;          /* rows are added for nodes that end where they run, also */
+    bool is_timed;             /* kernels are: times_nodes is set, or the execution's scale */
 
     _Atomic(struct async_op *) mailbox;
     _Atomic bool cancel_asked;
@@ -288,6 +291,16 @@ bool device_may_end(struct executor *executor);
 void device_end_arrived(struct async_op *op);
 /* Begins the end hooks of kernels. True: nothing is left. */
 bool executor_end_hooks(struct executor *executor);
+
+/* ---- executor_saves.c: plan->saves; the owner, or where the execution begins ---- */
+void saves_begin(struct executor *executor);
+void saves_free(struct executor *executor);
+/* A copy has begun, or ended. */
+void saves_note_copy(const struct async_op *op, bool is_under_way);
+/* Tells of each save that holds its values now, once. Called where nothing is ready to run. */
+void saves_look(struct executor *executor);
+/* Has saves_look told of this kernel? Any thread that runs the kernel. */
+bool saves_is_told(const struct executor *executor, const struct kernel_instance *instance);
 
 /* ---- executor_partial.c ---- */
 /* To be called before the first node runs. */

@@ -56,6 +56,7 @@ static void executor_free(struct executor *executor) {
         next = op->next;
         async_op_free(op);
     }
+    saves_free(executor);
     pthread_mutex_destroy(&executor->lock);
     free(executor->free_iterations);
     free(executor->free_frames);
@@ -207,6 +208,7 @@ void execution_start(struct execution *execution) {
     if (execution->stats_level != EXECUTION_STATS_NONE)
         stats_begin(executor);
     device_steps_begin(executor);
+    saves_begin(executor);
     executor->root = iteration_new(executor, 0);
     partial_begin(execution, executor->root);
     for (uint32_t i = 0; i < execution->plan->n_roots; i++)

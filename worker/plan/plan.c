@@ -223,6 +223,7 @@ static struct status *build(struct plan_builder *b) {
     /* where the edges of the last node end */
     plan->nodes[plan->n_nodes].first_edge = (uint32_t)b->consumers.first[graph->n_nodes];
     build_roots(plan);
+    plan_find_saves(plan);
     return NULL;
 }
 
@@ -281,6 +282,9 @@ void plan_unref(struct plan *plan) {
     free(plan->channels);
     free(plan->late_edges.edges);
     free(plan->copies);
+    for (uint32_t i = 0; i < plan->n_saves; i++)
+        free(plan->saves[i].copies);
+    free(plan->saves);
     free(plan->used_devices);
     free(plan->frames);
     free(plan->partial_initial);

@@ -168,6 +168,13 @@ struct plan_copy {
     const char *trace_device; /* what traces call the place of its rows */
 };
 
+/* A SaveV2 of the root frame that saves values from a device's memory. */
+struct plan_save {
+    uint32_t node;
+    uint32_t *copies; /* of plan->copies: a copy for each input that one brings */
+    uint32_t n_copies;
+};
+
 struct function_table; /* worker/plan/function_table.h */
 struct executor;       /* worker/executor: the memory of an execution */
 
@@ -199,6 +206,8 @@ struct plan {
     struct plan_edges late_edges;
     struct plan_copy *copies;
     uint32_t n_copies;
+    struct plan_save *saves;
+    uint32_t n_saves;
     struct device **used_devices; /* those of its nodes that have a memory of their own */
     uint32_t n_used_devices;
     uint32_t n_feeds, n_fetches;

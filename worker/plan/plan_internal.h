@@ -33,6 +33,11 @@ int plan_device_index(const struct plan_options *options, const char *device);
 /* The task's first device whose memory is the host's; NULL: none. */
 struct device *plan_first_cpu(const struct plan_options *options);
 
+/* ---- plan_saves.c ---- */
+/* Fills in plan->saves, once the nodes and edges are there. Cost: for each SaveV2, a look at all
+ * copies. */
+void plan_find_saves(struct plan *plan);
+
 /* ---- plan_copies.c ---- */
 /* Where an input's kernel wants it, as plan_output_memory. */
 int plan_input_memory(const struct plan_options *options, const struct node *node, int input);

@@ -3,6 +3,7 @@
 #define MILLRACE_TESTS_UNIT_WORKER_ENDING_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "common/base/status.h"
 
@@ -39,6 +40,13 @@ static inline void ending_wait(struct ending *ending) {
     while (!ending->is_done)
         pthread_cond_wait(&ending->changed, &ending->lock);
     pthread_mutex_unlock(&ending->lock);
+}
+
+static inline bool ending_has_come(struct ending *ending) {
+    pthread_mutex_lock(&ending->lock);
+    bool is_done = ending->is_done;
+    pthread_mutex_unlock(&ending->lock);
+    return is_done;
 }
 
 #endif

@@ -66,7 +66,7 @@ struct status *gpu_function_find(struct gpu_device *gpu, const char *name,
     if (!function) {
         st = load_function(gpu, name, &function);
         if (!st)
-            strmap_put(&gpu->functions, name, function);
+            strmap_put(&gpu->functions, function->name, function);
     }
     gpu_unlock(gpu);
     if (!st)

@@ -100,10 +100,30 @@ static bool has_middle_channels(const struct node *node) {
     return format && !(format->type == ATTR_STRING && span_is(format->s, "NHWC"));
 }
 
+static bool is_elementwise(const struct kernel_def *def) {
+    return def && (def->flags & KERNEL_ELEMENTWISE);
+}
+
+/* Does another member make, or take, what the node reduces? Else it is read once in any case, and
+ * two large reductions whose results are added would run one after the other. */
+static bool shares_operand(const struct finder *f, const struct node *node) {
+    const struct node_input *in = &node->inputs[0];
+    if (f->nodes[in->src->id].may && in->src->placed == node->placed)
+        return true;
+    for (int k = f->consumers->first[in->src->id]; k < f->consumers->first[in->src->id + 1]; k++) {
+        const struct node_output_edge *edge = &f->consumers->edges[k];
+        if (edge->index == in->index && edge->dst->placed == node->placed &&
+            is_elementwise(row_in_place(f, edge->dst)))
+            return true;
+    }
+    return false;
+}
+
 static bool may_be_fused(const struct finder *f, const struct node *node) {
     const struct kernel_def *def = row_in_place(f, node);
     int frame = f->frames.in[node->id];
-    bool is_member = def && ((def->flags & KERNEL_ELEMENTWISE) || fuse_may_reduce(f->c, node));
+    bool is_member =
+        is_elementwise(def) || (def && fuse_may_reduce(f->c, node) && shares_operand(f, node));
     return is_member && node->n_data > 0 && node->n_outputs == 1 && !node_is_stateful(node) &&
            !node_has_ref(node) && !f->is_target[node->id] && !has_middle_channels(node) &&
            f->conditions.of[node->id] != CONDITION_UNCERTAIN &&

@@ -256,6 +256,43 @@ class _GatherBuilder(_ElementwiseBuilder):
         return rng.choice(self.REDUCTIONS)(picked, axes, keepdims=bool(rng.integers(2)))
 
 
+class _ReductionBuilder(_ElementwiseBuilder):
+    """Reductions, mostly over the last dimensions, and what is computed with their results."""
+
+    SHAPES = ((), (70,), (40, 1), (40, 70), (3, 40, 70), (3, 1, 70), (5, 2100), (2, 9000), (0, 70))
+    MAX_ELEMENTS = 20000
+    REDUCTIONS = (tf.reduce_sum, tf.reduce_mean, tf.reduce_max, tf.reduce_min, tf.reduce_prod)
+
+    def node(self):
+        rng, kind = self.rng, int(self.rng.integers(0, 8))
+        if kind > 3:
+            return super().node()
+        if kind == 3:
+            t = self.pick(("bool",), rank=1)
+            return rng.choice([tf.reduce_all, tf.reduce_any])(t, -1, keepdims=True)
+        t = self.pick(("float32", "float64", "float32", "int32"), rank=1)
+        if kind == 0 and t.dtype.is_floating:
+            return self.normalised(tf.clip_by_value(t, -9, 9))
+        n_last = int(rng.integers(1, t.shape.rank + 1))
+        axes = [*range(-n_last, 0)] if rng.integers(6) else [0]
+        axes = [axis % t.shape.rank for axis in axes] if rng.integers(2) else axes
+        made = rng.choice(self.REDUCTIONS)(t, axes, keepdims=bool(rng.integers(4)))
+        self.tensors += [made] if rng.random() < 0.3 else []
+        return made if kind == 1 else rng.choice(self.BINARY[:5])(t, made)
+
+    def normalised(self, t):
+        """What people write by hand: softmax, layer norm, a loss."""
+        kind = int(self.rng.integers(3))
+        if kind == 0:
+            powers = tf.exp(t - tf.reduce_max(t, -1, keepdims=True))
+            return powers / tf.reduce_sum(powers, -1, keepdims=True)
+        if kind == 1:
+            centred = t - tf.reduce_mean(t, -1, keepdims=True)
+            variance = tf.reduce_mean(tf.square(centred), -1, keepdims=True)
+            return centred * tf.math.rsqrt(variance + 1e-3)
+        return tf.reduce_mean(tf.reduce_sum(tf.square(t - self.like(t)), -1)) * 0.5
+
+
 class _OperandBuilder(_Builder):
     """Convolutions of padded images and products of transposed matrices, now and then with a second
     taker, and their gradients. Nothing makes a large difference of a small one."""
@@ -491,6 +528,12 @@ def product_cases(first, n):
 def gather_cases(first, n):
     for seed in range(first, first + n):
         yield (f"gathers/{seed}", _build(seed, 10 + seed % 5 * 10, _GatherBuilder),
+               {"rtol": 1e-4})
+
+
+def reduction_cases(first, n):
+    for seed in range(first, first + n):
+        yield (f"reductions/{seed}", _build(seed, 10 + seed % 5 * 10, _ReductionBuilder),
                {"rtol": 1e-4})
 
 

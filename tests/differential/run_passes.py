@@ -32,11 +32,11 @@ from programs import tf1  # noqa: E402
 from run_cluster import RUN_TIMEOUT_MS, Watchdog, _build_program, _with_options, modules
 
 SAMPLE = {"programs": 30, "random": 15, "waiting": 15, "elementwise": 20, "products": 20,
-          "gathers": 20, "operands": 20, "redundant": 20, "loops": 8, "known": 8, "invariants": 8,
-          "large": 6}
+          "gathers": 20, "reductions": 20, "operands": 20, "redundant": 20, "loops": 8, "known": 8,
+          "invariants": 8, "large": 6}
 LONG = {"programs": None, "random": 1000, "waiting": 1000, "elementwise": 1000, "products": 1000,
-        "gathers": 1000, "operands": 1000, "redundant": 1000, "loops": 500, "known": 500,
-        "invariants": 500, "large": 300}
+        "gathers": 1000, "reductions": 1000, "operands": 1000, "redundant": 1000, "loops": 500,
+        "known": 500, "invariants": 500, "large": 300}
 PLAIN_TASKS = ("--no-in-place", "--unix", "off", "--threads", "1")
 # The optional ones.
 PASSES = ("simplify", "invariants", "fold", "branches", "cse", "waits", "controls", "fuse",
@@ -172,6 +172,8 @@ class Runner:
                                                                    limits["elementwise"]),
                     "products": random_graphs.product_cases(arguments.seed, limits["products"]),
                     "gathers": random_graphs.gather_cases(arguments.seed, limits["gathers"]),
+                    "reductions": random_graphs.reduction_cases(arguments.seed,
+                                                                limits["reductions"]),
                     "operands": random_graphs.operand_cases(arguments.seed, limits["operands"]),
                     "redundant": random_graphs.redundant_cases(arguments.seed,
                                                                limits["redundant"]),

@@ -45,6 +45,10 @@ class TestRunMetadata(PagesCase):
                                     r"/job:worker/replica:0/task:0/device:CPU:0 over shm$")
             small = next(label for label in labels if "there:0" in label)
             self.assertRegex(small, r"\[16B\] .* over unix$")
+        # a fused program names the nodes that it stands for
+        (fused,) = self.rows("add", "worker")
+        self.assertRegex(fused["label"], r"^add = _MrFused\(.*\) of here: Square, "
+                                         r"Sum_1: Sum, add: AddV2$")
         # TensorFlow's timeline draws arrows from the nodes of the ps to those of the worker
         arrows = [(re.sub(" .*", "", start), re.sub(" .*", "", end), name)
                   for start, end, name in self.result["arrows"]]

@@ -1,11 +1,12 @@
 /* Writes a traced step as TensorFlow's StepStats message; field numbers are those of its
  * step_stats.proto and tensor_description.proto. One field is ours (rpc/wire/trace_fields.h). */
+#include "common/graph/fused.h"
 #include "common/graph/internal_ops.h"
 #include "common/tensor/tensor_proto.h"
 #include "kernels/cost.h"
 #include "worker/service/service_internal.h"
 
-enum { LABEL_MAX_BYTES = 1024 };
+enum { LABEL_MAX_BYTES = 1024, FUSED_LABEL_MAX_BYTES = 4096 };
 
 /* NodeOutput {slot 1, tensor_description 3 {dtype 1, shape 2 {dim 2 {size 1}},
  * allocation_description 4 {requested_bytes 1}}} */
@@ -54,6 +55,18 @@ static int source_name_len(const struct node *node) {
     return suffix ? (int)(suffix - node->name) : (int)strlen(node->name);
 }
 
+/* The nodes that a fused program stands for: " of m: Max, d: Sub, y: Exp". */
+static void add_fused_nodes(struct str *label, const struct node *node) {
+    const struct attr_value *program = node_attr(node, "program"),
+                            *names = node_attr(node, "names");
+    int n = MIN(program->list.n_values, names->list.n_values);
+    for (int i = 0; i < n && label->len < FUSED_LABEL_MAX_BYTES; i++)
+        str_addf(label, "%s%.*s: %s", i ? ", " : " of ", (int)names->list.values[i].s.len,
+                 names->list.values[i].s.data, program->list.values[i].func->name);
+    if (label->len >= FUSED_LABEL_MAX_BYTES)
+        str_add(label, ", ...");
+}
+
 /* "c = AddV2(a, b:1, ^d)", as timelines show it. */
 static void add_label(struct str *out, const struct node *node) {
     struct str label = STR_INIT;
@@ -66,6 +79,8 @@ static void add_label(struct str *out, const struct node *node) {
             str_addf(&label, ":%d", in->index);
     }
     str_add(&label, label.len < LABEL_MAX_BYTES ? ")" : ", ...)");
+    if (node_is_op(node, OP_FUSED))
+        add_fused_nodes(&label, node);
     proto_add_bytes(out, 8, label.data, label.len);
     str_fini(&label);
 }

@@ -92,6 +92,7 @@ PROGRAMS += [(f"{name}, {show}", program, shape, copies)
                                    ("LSTM cell", lstm), ("Adam", adam))
              for show, shape, copies in (("1 KB", (4, 64), 64), ("16 KB", (32, 128), 64),
                                          ("64 KB", (32, 512), 32), ("1 MB", (512, 512), 4),
+                                         ("4 MB", (1024, 1024), 1),
                                          ("16 MB", (4096, 1024), 1))]
 
 

@@ -32,12 +32,14 @@ import tensorflow as tf  # noqa: E402
 
 from cluster import Cluster  # noqa: E402
 from function_cases import function_failures  # noqa: E402
+from rnn_cases import rnn_cases, rnn_failures  # noqa: E402
 from window_cases import window_cases  # noqa: E402
 
 RAW, tf1 = tf.raw_ops, tf.compat.v1
 TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 4e-6, "float64": 1e-11,
              "complex64": 1e-5, "complex128": 1e-11}
-LONG_SUMS, SLACK = ("Cum", "Einsum", "BatchNorm", "Depthwise", "Conv"), 20  # sums of many numbers
+LONG_SUMS, SLACK = ("Cum", "Einsum", "BatchNorm", "Depthwise", "Conv", "LSTM", "BlockLSTM",
+                    "GRU"), 20  # sums of many numbers
 BATCH = 60       # cases of one step
 N_RUNS = 5       # of a step that is to be replayed
 
@@ -491,7 +493,8 @@ def run_batch(target, part, n_runs=1):
 # What adds many numbers: its bits must not depend on the order in which blocks and threads run.
 SUMS = re.compile(r"(UnsortedSegment|TensorScatterAdd|ScatterNd|Sum|BiasAddGrad|L2Loss|Cumsum|"
                   r"SegmentSum|SparseSegment\w+|DenseBincount/weights|SparseFillEmptyRowsGrad|"
-                  r"InplaceAdd|Einsum|SparseTensorDenseMatMul|\w*Pool(3D)?Grad|BatchNorm|Depthwise)"
+                  r"InplaceAdd|Einsum|SparseTensorDenseMatMul|\w*Pool(3D)?Grad|BatchNorm|Depthwise|"
+                  r"BlockLSTMGrad)"
                   r".*/(half|float32|float64)\b")
 
 
@@ -801,6 +804,7 @@ def main():
     other_cases(cases)
     repeated_cases(cases)
     window_cases(cases)
+    rnn_cases(cases)
     listed = cases.list
     if not arguments.long:
         listed = [case for i, case in enumerate(listed) if "float32" in case[0] or i % 4 == 0]
@@ -822,6 +826,7 @@ def main():
         for name, check in (("ParameterizedTruncatedNormal", distribution_failures),
                             ("SparseT", entry_failures), ("ApplyProximal", optimizer_failures),
                             ("Variant", variant_failures), ("Function", function_failures),
+                            ("RNNWrong", rnn_failures),
                             ("Device", device_failures)):
             if arguments.replays:
                 break

@@ -18,42 +18,6 @@
 #include "kernels/support/vmath.h"
 #include "kernels/support/scratch.h"
 
-struct gru_sizes {
-    int64_t batch, n_inputs, n_cells;
-};
-
-static struct status *require(const struct tensor *t, const char *what, int64_t rows,
-                              int64_t columns) {
-    bool is_matrix = columns >= 0;
-    if (t->rank != (is_matrix ? 2 : 1))
-        return status_invalid("Rank of %s must be %d, got %d", what, is_matrix ? 2 : 1, t->rank);
-    if (tensor_dim(t, 0) != rows)
-        return status_invalid("%s.dim_size(0) != %lld: got %lld", what, (long long)rows,
-                              (long long)tensor_dim(t, 0));
-    if (is_matrix && tensor_dim(t, 1) != columns)
-        return status_invalid("%s.dim_size(1) != %lld: got %lld", what, (long long)columns,
-                              (long long)tensor_dim(t, 1));
-    return NULL;
-}
-
-static struct status *check_inputs(const struct tensor *t, bool is_gradient, struct gru_sizes *s) {
-    static const char *const names[] = {"r", "u", "c", "d_h"};
-    if (t[0].rank != 2 || t[1].rank != 2)
-        return status_invalid("Rank of %s must be 2, got %d", t[0].rank != 2 ? "x" : "h_prev",
-                              t[t[0].rank != 2 ? 0 : 1].rank);
-    *s = (struct gru_sizes){tensor_dim(&t[0], 0), tensor_dim(&t[0], 1), tensor_dim(&t[1], 1)};
-    if (s->n_cells > INT64_MAX / 8)
-        return status_invalid("cell_size %lld is too large", (long long)s->n_cells);
-    TRY(require(&t[1], "h_prev", s->batch, s->n_cells));
-    TRY(require(&t[2], "w_ru", s->n_inputs + s->n_cells, 2 * s->n_cells));
-    TRY(require(&t[3], "w_c", s->n_inputs + s->n_cells, s->n_cells));
-    TRY(require(&t[4], "b_ru", 2 * s->n_cells, -1));
-    TRY(require(&t[5], "b_c", s->n_cells, -1));
-    for (int i = 0; i < 4 && is_gradient; i++)
-        TRY(require(&t[6 + i], names[i], s->batch, s->n_cells));
-    return NULL;
-}
-
 /* c = x · w[:inputs] + h · w[inputs:], where w has `width` columns. */
 static void project(const struct kernel_ctx *ctx, struct gru_sizes s, const float *x,
                     const float *h, const float *w, int64_t width, float *c) {
@@ -96,12 +60,10 @@ static void outputs(const float *z, const float *b, const float *h_prev, const f
 enum kernel_result gru_cell_compute(struct kernel_ctx *ctx) {
     const struct tensor *t = ctx->inputs;
     struct gru_sizes s;
-    KERNEL_TRY(ctx, check_inputs(t, false, &s));
+    KERNEL_TRY(ctx, gru_begin(ctx, &s));
     float *out[4];
-    for (int i = 0; i < 4; i++) {
-        KERNEL_TRY(ctx, kernel_alloc(ctx, i, DT_FLOAT, tensor_shape(&t[1])));
+    for (int i = 0; i < 4; i++)
         out[i] = tensor_data(&ctx->outputs[i]);
-    }
     if (t[1].n_elements == 0)
         return KERNEL_DONE;
     const float *x = tensor_cdata(&t[0]), *h_prev = tensor_cdata(&t[1]);
@@ -146,15 +108,11 @@ static void project_back(const struct kernel_ctx *ctx, struct gru_sizes s, const
 enum kernel_result gru_cell_grad_compute(struct kernel_ctx *ctx) {
     const struct tensor *t = ctx->inputs;
     struct gru_sizes s;
-    KERNEL_TRY(ctx, check_inputs(t, true, &s));
-    int64_t n = s.n_cells, wide[2] = {s.batch, 2 * n};
-    const struct shape shapes[4] = {
-        tensor_shape(&t[0]), tensor_shape(&t[1]), tensor_shape(&t[1]), {2, wide}};
+    KERNEL_TRY(ctx, gru_begin_grad(ctx, &s));
+    int64_t n = s.n_cells;
     float *out[4];
-    for (int i = 0; i < 4; i++) {
-        KERNEL_TRY(ctx, kernel_alloc(ctx, i, DT_FLOAT, shapes[i]));
+    for (int i = 0; i < 4; i++)
         out[i] = tensor_data(&ctx->outputs[i]);
-    }
     const float *h_prev = tensor_cdata(&t[1]), *w_ru = tensor_cdata(&t[2]),
                 *w_c = tensor_cdata(&t[3]);
     const float *r = tensor_cdata(&t[6]), *u = tensor_cdata(&t[7]), *c = tensor_cdata(&t[8]),

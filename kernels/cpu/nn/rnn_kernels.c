@@ -1,9 +1,6 @@
 /* Lists the CPU kernels of recurrent cells. */
 #include "kernels/cpu/nn/rnn_internal.h"
 
-static const struct lstm_order icfo = {.i = 0, .ci = 1, .f = 2, .o = 3},
-                               ifco = {.i = 0, .f = 1, .ci = 2, .o = 3};
-
 #define LSTM_TYPES (DTYPE_BIT(DT_HALF) | DTYPE_BIT(DT_FLOAT))
 #define GRU_TYPES DTYPE_BIT(DT_FLOAT)
 
@@ -11,12 +8,12 @@ static const struct lstm_order icfo = {.i = 0, .ci = 1, .f = 2, .o = 3},
 #define LSTM(op, function, order) {op, {{"T", LSTM_TYPES}}, function, lstm_init, .arg = &(order)}
 
 static const struct kernel_def rows[] = {
-    LSTM("LSTMBlockCell",     lstm_cell_compute,       icfo),
-    LSTM("LSTMBlockCellGrad", lstm_cell_grad_compute,  icfo),
-    LSTM("BlockLSTM",         lstm_block_compute,      icfo),
-    LSTM("BlockLSTMV2",       lstm_block_compute,      ifco),
-    LSTM("BlockLSTMGrad",     lstm_block_grad_compute, icfo),
-    LSTM("BlockLSTMGradV2",   lstm_block_grad_compute, ifco),
+    LSTM("LSTMBlockCell",     lstm_cell_compute,       lstm_icfo),
+    LSTM("LSTMBlockCellGrad", lstm_cell_grad_compute,  lstm_icfo),
+    LSTM("BlockLSTM",         lstm_block_compute,      lstm_icfo),
+    LSTM("BlockLSTMV2",       lstm_block_compute,      lstm_ifco),
+    LSTM("BlockLSTMGrad",     lstm_block_grad_compute, lstm_icfo),
+    LSTM("BlockLSTMGradV2",   lstm_block_grad_compute, lstm_ifco),
     {"GRUBlockCell",     {{"T", GRU_TYPES}}, gru_cell_compute},
     {"GRUBlockCellGrad", {{"T", GRU_TYPES}}, gru_cell_grad_compute},
 };

@@ -17,77 +17,9 @@
 #pragma GCC optimize("no-trapping-math")
 #endif
 
-#include <stdlib.h>
-
 #include "kernels/cpu/nn/rnn_internal.h"
 #include "kernels/support/vmath.h"
 #include "kernels/support/scratch.h"
-
-struct status *lstm_init(struct kernel_init *init) {
-    struct lstm_state *state = xcalloc(1, sizeof(*state));
-    const struct node *node = init->node;
-    init->state = state;
-    state->dtype = (enum dtype)node->out_types[0];
-    state->order = *(const struct lstm_order *)init->arg;
-    if (node_attr(node, "forget_bias"))
-        TRY(node_get_f(node, "forget_bias", &state->forget_bias));
-    if (node_attr(node, "cell_clip"))
-        TRY(node_get_f(node, "cell_clip", &state->cell_clip));
-    return node_get_b(node, "use_peephole", &state->uses_peephole);
-}
-
-/* ---- shapes ---- */
-
-static struct status *require_matrix(const struct tensor *t, const char *what, int64_t rows,
-                                     int64_t columns) {
-    if (t->rank != 2)
-        return status_invalid("%s must be rank 2 but is rank %d", what, t->rank);
-    for (int i = 0; i < 2; i++) {
-        int64_t wanted = i == 0 ? rows : columns;
-        if (tensor_dim(t, i) != wanted)
-            return status_invalid("%s.dim_size(%d) is %lld, but should be %lld", what, i,
-                                  (long long)tensor_dim(t, i), (long long)wanted);
-    }
-    return NULL;
-}
-
-static struct status *require_vector(const struct tensor *t, const char *what, int64_t n) {
-    if (t->rank != 1 || t->n_elements != n)
-        return status_invalid("%s.dim_size(0) != %lld: it has rank %d and %lld elements", what,
-                              (long long)n, t->rank, (long long)t->n_elements);
-    return NULL;
-}
-
-struct status *lstm_check_inputs(const struct tensor *t, bool is_block, struct lstm_sizes *ret) {
-    const struct tensor *x = &t[0], *cs_prev = &t[1];
-    int64_t width;
-    if (x->rank != (is_block ? 3 : 2))
-        return status_invalid("x must be rank %d but is rank %d", is_block ? 3 : 2, x->rank);
-    if (cs_prev->rank != 2)
-        return status_invalid("cs_prev must be rank 2 but is rank %d", cs_prev->rank);
-    *ret = (struct lstm_sizes){.n_steps = is_block ? tensor_dim(x, 0) : 1,
-                               .batch = tensor_dim(x, is_block ? 1 : 0),
-                               .n_inputs = tensor_dim(x, is_block ? 2 : 1),
-                               .n_cells = tensor_dim(cs_prev, 1)};
-    TRY(require_matrix(cs_prev, "cs_prev", ret->batch, ret->n_cells));
-    TRY(require_matrix(&t[2], "h_prev", ret->batch, ret->n_cells));
-    if (mul_overflows_i64(ret->n_cells, 4, &width))
-        return status_invalid("cell_size %lld is too large", (long long)ret->n_cells);
-    TRY(require_matrix(&t[3], "w", ret->n_inputs + ret->n_cells, width));
-    for (int i = 4; i < 7; i++) /* also those that are not used */
-        TRY(require_vector(&t[i], i == 4 ? "wci" : i == 5 ? "wcf" : "wco", ret->n_cells));
-    return require_vector(&t[7], "b", width);
-}
-
-struct status *lstm_check_length(const struct tensor *t, int64_t n_steps, int64_t *ret) {
-    if (t->rank != 0)
-        return status_invalid("seq_len_max must be a scalar, but has rank %d", t->rank);
-    *ret = tensor_index_at(t, 0);
-    if (*ret < 0 || *ret > n_steps)
-        return status_invalid("seq_len_max %lld is not in [0, %lld]", (long long)*ret,
-                              (long long)n_steps);
-    return NULL;
-}
 
 /* ---- one step ---- */
 
@@ -135,11 +67,11 @@ static void gate_range(void *arg, int64_t begin, int64_t end) { gate_rows(arg, b
 
 /* Runs steps [0, length). z already holds the products with x. */
 static void run_steps(const struct kernel_ctx *ctx, const struct lstm_state *state,
-                      struct lstm_sizes sizes, int64_t length, const float *const *in,
-                      float *const *out, float *z) {
+                      struct lstm_sizes sizes, const float *const *in, float *const *out,
+                      float *z) {
     int64_t step = sizes.batch * sizes.n_cells, width = 4 * sizes.n_cells;
     const float *cs_prev = in[1], *h_prev = in[2];
-    for (int64_t t = 0; t < length; t++) {
+    for (int64_t t = 0; t < sizes.length; t++) {
         struct lstm_step s = {state,
                               sizes.n_cells,
                               z + t * sizes.batch * width,
@@ -172,10 +104,10 @@ static void run_steps(const struct kernel_ctx *ctx, const struct lstm_state *sta
 }
 
 static struct status *run(struct kernel_ctx *ctx, const struct lstm_state *state,
-                          struct lstm_sizes sizes, int64_t length, int first_input) {
+                          struct lstm_sizes sizes, int first_input) {
     struct rnn_operands operands;
     struct tensor scratch = TENSOR_INIT;
-    int64_t width = 4 * sizes.n_cells, rows = length * sizes.batch;
+    int64_t width = 4 * sizes.n_cells, rows = sizes.length * sizes.batch;
     float *z;
     struct status *st = NULL;
     TRY_OUT(rnn_open(ctx, &operands));
@@ -191,11 +123,11 @@ static struct status *run(struct kernel_ctx *ctx, const struct lstm_state *state
                                             .ldb = width,
                                             .c = z,
                                             .ldc = width});
-    run_steps(ctx, state, sizes, length, in, operands.out, z);
+    run_steps(ctx, state, sizes, in, operands.out, z);
     int64_t step = sizes.batch * sizes.n_cells;
     for (int i = 0; i < 7; i++)
-        memset(operands.out[i] + length * step, 0,
-               (size_t)((sizes.n_steps - length) * step) * sizeof(float));
+        memset(operands.out[i] + sizes.length * step, 0,
+               (size_t)((sizes.n_steps - sizes.length) * step) * sizeof(float));
 out:
     tensor_clear(&scratch);
     rnn_close(ctx, &operands, st == NULL);
@@ -203,18 +135,10 @@ out:
 }
 
 static enum kernel_result compute(struct kernel_ctx *ctx, bool is_block) {
-    const struct lstm_state *state = ctx->instance->state;
     struct lstm_sizes sizes;
-    int64_t length = 1;
-    KERNEL_TRY(ctx, lstm_check_inputs(ctx->inputs + is_block, is_block, &sizes));
-    if (is_block)
-        KERNEL_TRY(ctx, lstm_check_length(&ctx->inputs[0], sizes.n_steps, &length));
-    int64_t dims[3] = {sizes.n_steps, sizes.batch, sizes.n_cells};
-    for (int i = 0; i < 7; i++)
-        KERNEL_TRY(ctx, kernel_alloc(ctx, i, state->dtype,
-                                     (struct shape){is_block ? 3 : 2, dims + !is_block}));
+    KERNEL_TRY(ctx, lstm_begin(ctx, is_block, &sizes));
     if (ctx->outputs[0].n_elements != 0)
-        KERNEL_TRY(ctx, run(ctx, state, sizes, length, is_block));
+        KERNEL_TRY(ctx, run(ctx, ctx->instance->state, sizes, is_block));
     return KERNEL_DONE;
 }
 

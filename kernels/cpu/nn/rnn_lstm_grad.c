@@ -68,14 +68,6 @@ static void add_peephole_grads(const struct grad_step *s, int64_t batch, float *
 
 /* ---- the cell ---- */
 
-static struct status *require_shape(const struct tensor *t, const char *what,
-                                    struct shape expected) {
-    if (shape_equal(tensor_shape(t), expected))
-        return NULL;
-    return status_invalid("%s should have shape %s, but has %s", what, SHAPE_TEXT(expected),
-                          SHAPE_TEXT(tensor_shape(t)));
-}
-
 static struct status *run_cell(struct kernel_ctx *ctx, const struct lstm_state *state,
                                struct lstm_sizes sizes) {
     struct rnn_operands p;
@@ -102,46 +94,36 @@ out:
 }
 
 enum kernel_result lstm_cell_grad_compute(struct kernel_ctx *ctx) {
-    static const char *const names[] = {"i", "cs", "f", "o", "ci", "co", "cs_grad", "h_grad"};
-    const struct lstm_state *state = ctx->instance->state;
     struct lstm_sizes sizes;
-    KERNEL_TRY(ctx, lstm_check_inputs(ctx->inputs, false, &sizes));
-    int64_t dims[2] = {sizes.batch, sizes.n_cells}, wide[2] = {sizes.batch, 4 * sizes.n_cells};
-    for (int i = 0; i < 8; i++)
-        KERNEL_TRY(ctx, require_shape(&ctx->inputs[8 + i], names[i], (struct shape){2, dims}));
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state->dtype, (struct shape){2, dims}));
-    KERNEL_TRY(ctx, kernel_alloc(ctx, 1, state->dtype, (struct shape){2, wide}));
-    for (int i = 2; i < 5; i++)
-        KERNEL_TRY(ctx, kernel_alloc(ctx, i, state->dtype, (struct shape){1, &sizes.n_cells}));
-    KERNEL_TRY(ctx, run_cell(ctx, state, sizes));
+    KERNEL_TRY(ctx, lstm_begin_grad(ctx, false, &sizes));
+    KERNEL_TRY(ctx, run_cell(ctx, ctx->instance->state, sizes));
     return KERNEL_DONE;
 }
 
 /* ---- the sequence ---- */
 
-enum { X_GRAD, CS_PREV_GRAD, H_PREV_GRAD, W_GRAD, WCI_GRAD, WCF_GRAD, WCO_GRAD, B_GRAD };
-
 /* Runs backwards through the steps. The results are dicfo of all steps, and cs_prev_grad and
  * h_prev_grad of the first step. */
 static void run_backwards(const struct kernel_ctx *ctx, const struct lstm_state *state,
-                          struct lstm_sizes sizes, int64_t length, const float *const *in,
-                          float *const *out, float *dicfo) {
+                          struct lstm_sizes sizes, const float *const *in, float *const *out,
+                          float *dicfo) {
     int64_t step = sizes.batch * sizes.n_cells, width = 4 * sizes.n_cells;
-    for (int64_t t = length - 1; t >= 0; t--) {
-        bool is_last = t == length - 1;
+    for (int64_t t = sizes.length - 1; t >= 0; t--) {
+        bool is_last = t == sizes.length - 1;
         struct grad_step s = {
             .state = state, .n_cells = sizes.n_cells, .wci = in[5], .wcf = in[6], .wco = in[7]};
         s.cs_prev = t == 0 ? in[2] : in[10] + (t - 1) * step;
         s.i = in[9] + t * step, s.cs = in[10] + t * step, s.f = in[11] + t * step,
         s.o = in[12] + t * step, s.ci = in[13] + t * step;
         s.co = in[14] + t * step, s.cs_grad = in[16] + t * step, s.h_grad = in[17] + t * step;
-        s.cs_later = is_last ? NULL : out[CS_PREV_GRAD];
-        s.h_later = is_last ? NULL : out[H_PREV_GRAD];
-        s.cs_prev_grad = out[CS_PREV_GRAD];
+        s.cs_later = is_last ? NULL : out[LSTM_CS_PREV_GRAD];
+        s.h_later = is_last ? NULL : out[LSTM_H_PREV_GRAD];
+        s.cs_prev_grad = out[LSTM_CS_PREV_GRAD];
         s.dicfo = dicfo + t * sizes.batch * width;
         pool_parallel_for(ctx->pool, sizes.batch, (double)sizes.n_cells * 3, grad_range, &s);
         if (state->uses_peephole)
-            add_peephole_grads(&s, sizes.batch, out[WCI_GRAD], out[WCF_GRAD], out[WCO_GRAD]);
+            add_peephole_grads(&s, sizes.batch, out[LSTM_WCI_GRAD], out[LSTM_WCF_GRAD],
+                               out[LSTM_WCO_GRAD]);
         rnn_multiply(ctx, &(struct rnn_product){.m = sizes.batch,
                                                 .n = sizes.n_cells,
                                                 .k = width,
@@ -150,15 +132,15 @@ static void run_backwards(const struct kernel_ctx *ctx, const struct lstm_state 
                                                 .b = in[4] + sizes.n_inputs * width,
                                                 .ldb = width,
                                                 .trans_b = true,
-                                                .c = out[H_PREV_GRAD],
+                                                .c = out[LSTM_H_PREV_GRAD],
                                                 .ldc = sizes.n_cells});
     }
 }
 
 /* Computes the gradients of x, w and b from dicfo of all steps. */
-static void finish(const struct kernel_ctx *ctx, struct lstm_sizes sizes, int64_t length,
-                   const float *const *in, float *const *out, const float *dicfo) {
-    int64_t width = 4 * sizes.n_cells, rows = length * sizes.batch;
+static void finish(const struct kernel_ctx *ctx, struct lstm_sizes sizes, const float *const *in,
+                   float *const *out, const float *dicfo) {
+    int64_t width = 4 * sizes.n_cells, rows = sizes.length * sizes.batch;
     struct rnn_product x_grad = {.m = rows,
                                  .n = sizes.n_inputs,
                                  .k = width,
@@ -167,7 +149,7 @@ static void finish(const struct kernel_ctx *ctx, struct lstm_sizes sizes, int64_
                                  .b = in[4],
                                  .ldb = width,
                                  .trans_b = true};
-    x_grad.c = out[X_GRAD], x_grad.ldc = sizes.n_inputs;
+    x_grad.c = out[LSTM_X_GRAD], x_grad.ldc = sizes.n_inputs;
     rnn_multiply(ctx, &x_grad);
     struct rnn_product w_grad = {.m = sizes.n_inputs,
                                  .n = width,
@@ -176,7 +158,7 @@ static void finish(const struct kernel_ctx *ctx, struct lstm_sizes sizes, int64_
                                  .lda = sizes.n_inputs,
                                  .trans_a = true,
                                  .adds = true};
-    w_grad.b = dicfo, w_grad.ldb = width, w_grad.c = out[W_GRAD], w_grad.ldc = width;
+    w_grad.b = dicfo, w_grad.ldb = width, w_grad.c = out[LSTM_W_GRAD], w_grad.ldc = width;
     rnn_multiply(ctx, &w_grad);
     /* the rows of h: the one before the sequence, then those of all steps but the last */
     w_grad.m = sizes.n_cells;
@@ -188,27 +170,28 @@ static void finish(const struct kernel_ctx *ctx, struct lstm_sizes sizes, int64_
     w_grad.a = in[15];
     w_grad.k = rows - sizes.batch;
     w_grad.b = dicfo + sizes.batch * width;
-    if (length > 1)
+    if (sizes.length > 1)
         rnn_multiply(ctx, &w_grad);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < width; c++)
-            out[B_GRAD][c] += dicfo[r * width + c];
+            out[LSTM_B_GRAD][c] += dicfo[r * width + c];
 }
 
 static struct status *run_block(struct kernel_ctx *ctx, const struct lstm_state *state,
-                                struct lstm_sizes sizes, int64_t length) {
+                                struct lstm_sizes sizes) {
     struct rnn_operands p;
     struct tensor scratch = TENSOR_INIT;
     float *dicfo;
     struct status *st = NULL;
     TRY_OUT(rnn_open(ctx, &p));
-    TRY_OUT(scratch_new(ctx, DT_FLOAT, length * sizes.batch, 4 * sizes.n_cells, &scratch, &dicfo));
+    TRY_OUT(scratch_new(ctx, DT_FLOAT, sizes.length * sizes.batch, 4 * sizes.n_cells, &scratch,
+                        &dicfo));
     const float *const *in = (const float *const *)p.in;
     for (int i = 0; i < 8; i++)
         memset(p.out[i], 0, (size_t)ctx->outputs[i].n_elements * sizeof(float));
-    run_backwards(ctx, state, sizes, length, in, p.out, dicfo);
-    if (length > 0 && sizes.batch > 0)
-        finish(ctx, sizes, length, in, p.out, dicfo);
+    run_backwards(ctx, state, sizes, in, p.out, dicfo);
+    if (sizes.length > 0 && sizes.batch > 0)
+        finish(ctx, sizes, in, p.out, dicfo);
 out:
     tensor_clear(&scratch);
     rnn_close(ctx, &p, st == NULL);
@@ -216,18 +199,8 @@ out:
 }
 
 enum kernel_result lstm_block_grad_compute(struct kernel_ctx *ctx) {
-    static const char *const names[] = {"i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad"};
-    const struct lstm_state *state = ctx->instance->state;
-    const struct tensor *t = ctx->inputs;
     struct lstm_sizes sizes;
-    int64_t length;
-    KERNEL_TRY(ctx, lstm_check_inputs(t + 1, true, &sizes));
-    KERNEL_TRY(ctx, lstm_check_length(&t[0], sizes.n_steps, &length));
-    int64_t dims[3] = {sizes.n_steps, sizes.batch, sizes.n_cells};
-    for (int i = 0; i < 9; i++)
-        KERNEL_TRY(ctx, require_shape(&t[9 + i], names[i], (struct shape){3, dims}));
-    for (int i = 0; i < 8; i++) /* peepholes that are not used keep their own shape */
-        KERNEL_TRY(ctx, kernel_alloc(ctx, i, state->dtype, tensor_shape(&t[1 + i])));
-    KERNEL_TRY(ctx, run_block(ctx, state, sizes, length));
+    KERNEL_TRY(ctx, lstm_begin_grad(ctx, true, &sizes));
+    KERNEL_TRY(ctx, run_block(ctx, ctx->instance->state, sizes));
     return KERNEL_DONE;
 }

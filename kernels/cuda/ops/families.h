@@ -6,6 +6,7 @@
 #include "kernels/cuda/ops/elementwise.h"
 #include "kernels/cuda/ops/fused.h"
 #include "kernels/cuda/ops/reductions.h"
+#include "kernels/cuda/ops/rnn.h"
 #include "kernels/cuda/ops/segments.h"
 #include "kernels/cuda/ops/select.h"
 #include "kernels/cuda/ops/sparse.h"

@@ -1,6 +1,6 @@
-/* Keeps named resources: one table by (container, kind, name) with one mutex. As in TensorFlow a
- * queue may have the name of a variable. An entry has a mutex of its own for its resource, so
- * whoever kept an entry never waits for the table's.
+/* Keeps named resources: one table by (container, device, kind, name) with one mutex. As in
+ * TensorFlow a queue may have the name of a variable. An entry has a mutex of its own for its
+ * resource, so whoever kept an entry never waits for the table's.
  *
  *   table ┄┄┄weak┄┄┄► entry ───► resource    an entry with a resource holds a reference to itself
  *   handle ───────────► ┘
@@ -18,7 +18,7 @@
 
 struct container_shared {
     pthread_mutex_t lock;
-    struct strmap entries;  /* "container\0kind\0name" → struct entry; guarded by lock */
+    struct strmap entries;  /* "container\0device\0kind\0name" → struct entry; guarded by lock */
     _Atomic bool is_closed; /* nothing can be made any more */
     /* The table and each entry hold a reference, because an entry may outlive the table. */
     _Atomic uint32_t n_refs;
@@ -36,7 +36,7 @@ struct entry {
     pthread_mutex_t lock;
     struct object *resource; /* guarded by lock */
     struct span key;
-    const char *container, *kind, *name; /* the name of the kind, for messages */
+    const char *container, *device, *kind, *name; /* the name of the kind, for messages */
     char text[];
 };
 
@@ -119,18 +119,22 @@ static const char *container_name(const char *container) {
     return container && *container ? container : "localhost";
 }
 
-/* Makes the key "container\0kind\0name", in `small` if it fits. */
-static struct span key_make(const char *container, const char *kind, const char *name, char *small,
-                            size_t small_size, char **ret_owned) {
-    size_t n_container = strlen(container) + 1, n_kind = strlen(kind) + 1, n_name = strlen(name),
-           n = n_container + n_kind + n_name;
-    char *key = small;
+/* Makes the key "container\0device\0kind\0name", in `small` if it fits. */
+static struct span key_make(struct container_place place, const char *kind, const char *name,
+                            char *small, size_t small_size, char **ret_owned) {
+    const char *parts[] = {container_name(place.container), place.device, kind, name};
+    size_t sizes[ARRAY_LEN(parts)], n = 0;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        sizes[i] = strlen(parts[i]) + (i + 1 < ARRAY_LEN(parts));
+        n += sizes[i];
+    }
+    char *key = small, *at;
     *ret_owned = NULL;
     if (n > small_size)
         key = *ret_owned = xmalloc(n);
-    memcpy(key, container, n_container);
-    memcpy(key + n_container, kind, n_kind);
-    memcpy(key + n_container + n_kind, name, n_name);
+    at = key;
+    for (size_t i = 0; i < ARRAY_LEN(parts); at += sizes[i++])
+        memcpy(at, parts[i], sizes[i]);
     return (struct span){key, n};
 }
 
@@ -145,7 +149,8 @@ static struct entry *entry_new_locked(struct container_shared *shared, struct sp
     entry->text[key.len] = '\0';
     entry->key = (struct span){entry->text, key.len};
     entry->container = entry->text;
-    entry->kind = entry->text + strlen(entry->text) + 1;
+    entry->device = entry->container + strlen(entry->container) + 1;
+    entry->kind = entry->device + strlen(entry->device) + 1;
     entry->name = entry->kind + strlen(entry->kind) + 1;
     /* replaces an entry whose last reference is being dropped */
     strmap_put_span(&shared->entries, entry->key, entry);
@@ -153,11 +158,11 @@ static struct entry *entry_new_locked(struct container_shared *shared, struct sp
 }
 
 /* Returns the entry with a reference. NULL: there is none, and `make` is false. */
-static struct entry *entry_get(struct container_table *table, const char *container,
+static struct entry *entry_get(struct container_table *table, struct container_place place,
                                const char *kind, const char *name, bool make) {
     struct container_shared *shared = table->shared;
     char small[256], *owned;
-    struct span key = key_make(container_name(container), kind, name, small, sizeof(small), &owned);
+    struct span key = key_make(place, kind, name, small, sizeof(small), &owned);
     pthread_mutex_lock(&shared->lock);
     struct entry *entry = strmap_get_span(&shared->entries, key);
     if (entry && !entry_try_ref(entry))
@@ -169,9 +174,9 @@ static struct entry *entry_get(struct container_table *table, const char *contai
     return entry;
 }
 
-struct object *container_entry(struct container_table *table, const char *container,
+struct object *container_entry(struct container_table *table, struct container_place place,
                                const char *name, const struct object_type *type) {
-    return &entry_get(table, container, type->name, name, true)->object;
+    return &entry_get(table, place, type->name, name, true)->object;
 }
 
 /* ---- resources ---- */
@@ -247,32 +252,33 @@ container_entry_lookup_or_create(struct container_table *table, struct object *o
     return NULL;
 }
 
-struct status *container_lookup(struct container_table *table, const char *container,
+struct status *container_lookup(struct container_table *table, struct container_place place,
                                 const char *name, const struct object_type *type,
                                 struct object **ret) {
-    struct entry *entry = entry_get(table, container, type->name, name, false);
+    struct entry *entry = entry_get(table, place, type->name, name, false);
     if (!entry)
-        return not_found(container_name(container), name, type->name);
+        return not_found(container_name(place.container), name, type->name);
     struct status *st = container_entry_lookup(table, &entry->object, ret);
     object_unref(&entry->object);
     return st;
 }
 
-struct status *container_lookup_or_create(struct container_table *table, const char *container,
-                                          const char *name, const struct object_type *type,
+struct status *container_lookup_or_create(struct container_table *table,
+                                          struct container_place place, const char *name,
+                                          const struct object_type *type,
                                           struct status *(*create)(void *arg, struct object **ret),
                                           void *arg, struct object **ret) {
-    struct entry *entry = entry_get(table, container, type->name, name, true);
+    struct entry *entry = entry_get(table, place, type->name, name, true);
     struct status *st = container_entry_lookup_or_create(table, &entry->object, create, arg, ret);
     object_unref(&entry->object);
     return st;
 }
 
-struct status *container_delete(struct container_table *table, const char *container,
+struct status *container_delete(struct container_table *table, struct container_place place,
                                 const char *name, const char *kind) {
-    struct entry *entry = entry_get(table, container, kind, name, false);
+    struct entry *entry = entry_get(table, place, kind, name, false);
     struct object *resource = entry ? resource_take(entry) : NULL;
-    struct status *st = resource ? NULL : not_found(container_name(container), name, kind);
+    struct status *st = resource ? NULL : not_found(container_name(place.container), name, kind);
     if (resource)
         object_unref(&entry->object); /* the entry's reference on itself */
     object_unref(resource);
@@ -348,6 +354,11 @@ static void describe(const struct entry *entry, struct object *resource, int *n_
     str_add(out, "\",\"kind\":\"");
     add_name(out, resource->type->name);
     str_add_char(out, '"');
+    if (*entry->device) {
+        str_add(out, ",\"device\":\"");
+        add_name(out, entry->device);
+        str_add_char(out, '"');
+    }
     if (resource_held(resource, n_looks, &held))
         str_addf(out, ",\"size_bytes\":%lld", (long long)held.size_bytes);
     str_add_char(out, '}');

@@ -32,6 +32,7 @@ import tensorflow as tf  # noqa: E402
 
 from cluster import Cluster  # noqa: E402
 from function_cases import function_failures  # noqa: E402
+from queue_cases import queue_failures  # noqa: E402
 from rnn_cases import rnn_cases, rnn_failures  # noqa: E402
 from window_cases import window_cases  # noqa: E402
 
@@ -826,7 +827,7 @@ def main():
         for name, check in (("ParameterizedTruncatedNormal", distribution_failures),
                             ("SparseT", entry_failures), ("ApplyProximal", optimizer_failures),
                             ("Variant", variant_failures), ("Function", function_failures),
-                            ("RNNWrong", rnn_failures),
+                            ("RNNWrong", rnn_failures), ("Queue", queue_failures),
                             ("Device", device_failures)):
             if arguments.replays:
                 break

@@ -36,6 +36,13 @@ static bool is_step_container(const char *container) {
     return strcmp(container, STEP_CONTAINER) == 0;
 }
 
+/* The place of a container for the device of the node. NULL: the step's own container. */
+static struct container_place place_of(const struct kernel_ctx *ctx, const char *container) {
+    const char *device = ctx->instance->device;
+    bool is_host = strstr(device, "/device:CPU:") != NULL;
+    return (struct container_place){container ? container : STEP_CONTAINER, is_host ? "" : device};
+}
+
 struct creation {
     struct kernel_ctx *ctx;
     resource_create_fn *create;
@@ -49,8 +56,7 @@ static struct status *run_creation(void *arg, struct object **ret) {
 
 static struct status *host_lookup(struct kernel_ctx *ctx, const char *container, const char *name,
                                   const struct object_type *type, struct object **ret) {
-    return container_lookup(containers(ctx, container), container ? container : STEP_CONTAINER,
-                            name, type, ret);
+    return container_lookup(containers(ctx, container), place_of(ctx, container), name, type, ret);
 }
 
 static struct status *host_lookup_or_create(struct kernel_ctx *ctx, const char *container,
@@ -58,9 +64,8 @@ static struct status *host_lookup_or_create(struct kernel_ctx *ctx, const char *
                                             resource_create_fn *create, void *arg,
                                             struct object **ret) {
     struct creation creation = {ctx, create, arg};
-    return container_lookup_or_create(containers(ctx, container),
-                                      container ? container : STEP_CONTAINER, name, type,
-                                      run_creation, &creation, ret);
+    return container_lookup_or_create(containers(ctx, container), place_of(ctx, container), name,
+                                      type, run_creation, &creation, ret);
 }
 
 static struct container_table *containers_of_handle(struct kernel_ctx *ctx,
@@ -88,15 +93,16 @@ static struct status *check_handle(struct kernel_ctx *ctx, const struct resource
 
 static struct status *host_delete(struct kernel_ctx *ctx, const struct resource_handle *handle) {
     TRY(check_device(ctx, handle));
-    return container_delete(containers_of_handle(ctx, handle), handle->container, handle->name,
-                            handle->type_name);
+    return container_delete(containers_of_handle(ctx, handle), place_of(ctx, handle->container),
+                            handle->name, handle->type_name);
 }
 
 static struct resource_handle *host_handle_make(struct kernel_ctx *ctx, const char *container,
                                                 const char *name, const struct object_type *type,
                                                 enum dtype dtype) {
     const char *in = !container ? STEP_CONTAINER : *container ? container : "localhost";
-    struct object *entry = container_entry(containers(ctx, container), in, name, type);
+    struct object *entry =
+        container_entry(containers(ctx, container), place_of(ctx, in), name, type);
     return resource_handle_new(ctx->instance->device, in, name, type->name, dtype, entry);
 }
 
@@ -106,8 +112,8 @@ static struct status *host_handle_lookup(struct kernel_ctx *ctx,
     TRY(check_handle(ctx, handle, type));
     if (likely(handle->entry != NULL))
         return container_entry_lookup(containers_of_handle(ctx, handle), handle->entry, ret);
-    return container_lookup(containers_of_handle(ctx, handle), handle->container, handle->name,
-                            type, ret);
+    return container_lookup(containers_of_handle(ctx, handle), place_of(ctx, handle->container),
+                            handle->name, type, ret);
 }
 
 static struct status *host_handle_lookup_or_create(struct kernel_ctx *ctx,
@@ -120,8 +126,9 @@ static struct status *host_handle_lookup_or_create(struct kernel_ctx *ctx,
     if (likely(handle->entry != NULL))
         return container_entry_lookup_or_create(containers_of_handle(ctx, handle), handle->entry,
                                                 run_creation, &creation, ret);
-    return container_lookup_or_create(containers_of_handle(ctx, handle), handle->container,
-                                      handle->name, type, run_creation, &creation, ret);
+    return container_lookup_or_create(containers_of_handle(ctx, handle),
+                                      place_of(ctx, handle->container), handle->name, type,
+                                      run_creation, &creation, ret);
 }
 
 /* ---- cancellation ---- */

@@ -45,6 +45,11 @@ static struct status *fail_to_make(void *arg, struct object **ret) {
 
 static struct container_table *table;
 
+/* A container of the host's memory. */
+static struct container_place at(const char *container) {
+    return (struct container_place){container, ""};
+}
+
 static int setup(void **state) {
     table = container_table_new();
     return 0;
@@ -56,11 +61,15 @@ static int teardown(void **state) {
     return 0;
 }
 
-static void put(const char *container, const char *name, int number) {
+static void put_at(struct container_place place, const char *name, int number) {
     struct object *made;
-    assert_null(container_lookup_or_create(table, container, name, &thing_type, make_thing, &number,
-                                           &made));
+    assert_null(
+        container_lookup_or_create(table, place, name, &thing_type, make_thing, &number, &made));
     object_unref(made);
+}
+
+static void put(const char *container, const char *name, int number) {
+    put_at(at(container), name, number);
 }
 
 static int number_of(struct status *st, struct object *object) {
@@ -72,7 +81,7 @@ static int number_of(struct status *st, struct object *object) {
 
 static int get(const char *container, const char *name) {
     struct object *found = NULL;
-    struct status *st = container_lookup(table, container, name, &thing_type, &found);
+    struct status *st = container_lookup(table, at(container), name, &thing_type, &found);
     return number_of(st, found);
 }
 
@@ -97,30 +106,51 @@ static void a_resource_is_found_by_container_and_name(void **state) {
 
 static void a_missing_resource_is_named(void **state) {
     struct object *found;
-    expect(container_lookup(table, "c", "nothing", &thing_type, &found), STATUS_NOT_FOUND,
+    expect(container_lookup(table, at("c"), "nothing", &thing_type, &found), STATUS_NOT_FOUND,
            "Resource c/nothing/thing does not exist.");
-    expect(container_delete(table, "", "nothing", "thing"), STATUS_NOT_FOUND, "nothing");
+    expect(container_delete(table, at(""), "nothing", "thing"), STATUS_NOT_FOUND, "nothing");
 }
 
 static void kinds_have_names_of_their_own(void **state) {
     struct object *found;
     int number = 2;
     put("", "v", 1);
-    expect(container_lookup(table, "", "v", &other_type, &found), STATUS_NOT_FOUND,
+    expect(container_lookup(table, at(""), "v", &other_type, &found), STATUS_NOT_FOUND,
            "Resource localhost/v/other does not exist.");
-    expect(container_delete(table, "", "v", "other"), STATUS_NOT_FOUND, "v/other");
+    expect(container_delete(table, at(""), "v", "other"), STATUS_NOT_FOUND, "v/other");
     assert_null(
-        container_lookup_or_create(table, "", "v", &other_type, make_other, &number, &found));
+        container_lookup_or_create(table, at(""), "v", &other_type, make_other, &number, &found));
     assert_int_equal(number_of(NULL, found), 2);
     assert_int_equal(get("", "v"), 1);
     assert_int_equal(container_n_resources(table), 2);
-    assert_null(container_delete(table, "", "v", "other"));
+    assert_null(container_delete(table, at(""), "v", "other"));
     assert_int_equal(get("", "v"), 1);
+}
+
+static void a_device_with_its_own_memory_has_its_own_resources(void **state) {
+    const struct container_place gpu = {"", "/job:w/replica:0/task:0/device:GPU:0"};
+    struct object *found;
+    struct str page = STR_INIT;
+    put("", "v", 1);
+    expect(container_lookup(table, gpu, "v", &thing_type, &found), STATUS_NOT_FOUND,
+           "Resource localhost/v/thing does not exist.");
+    put_at(gpu, "v", 2);
+    assert_int_equal(get("", "v"), 1);
+    struct status *st = container_lookup(table, gpu, "v", &thing_type, &found);
+    assert_int_equal(number_of(st, found), 2);
+    assert_null(container_delete(table, at(""), "v", "thing"));
+    container_describe(table, 100, &page);
+    assert_string_equal(page.data,
+                        "[{\"container\":\"localhost\",\"name\":\"v\",\"kind\":\"thing\","
+                        "\"device\":\"/job:w/replica:0/task:0/device:GPU:0\"}]");
+    str_fini(&page);
+    container_reset(table, ""); /* of all devices */
+    assert_int_equal(container_n_resources(table), 0);
 }
 
 static void a_failed_creation_leaves_nothing(void **state) {
     struct object *found;
-    expect(container_lookup_or_create(table, "", "v", &thing_type, fail_to_make, NULL, &found),
+    expect(container_lookup_or_create(table, at(""), "v", &thing_type, fail_to_make, NULL, &found),
            STATUS_RESOURCE_EXHAUSTED, "no things left");
     assert_int_equal(container_n_resources(table), 0);
 }
@@ -128,7 +158,7 @@ static void a_failed_creation_leaves_nothing(void **state) {
 static void deleting_lets_go_of_one(void **state) {
     put("", "v", 1);
     put("", "w", 2);
-    assert_null(container_delete(table, "", "v", "thing"));
+    assert_null(container_delete(table, at(""), "v", "thing"));
     assert_int_equal(container_n_resources(table), 1);
     assert_int_equal(n_things, 1);
     assert_int_equal(get("", "w"), 2);
@@ -148,7 +178,7 @@ static void reset_empties_one_container_or_all(void **state) {
 }
 
 static void a_kept_entry_finds_what_is_there_now(void **state) {
-    struct object *entry = container_entry(table, "c", "v", &thing_type), *found = NULL;
+    struct object *entry = container_entry(table, at("c"), "v", &thing_type), *found = NULL;
     int number = 7;
     expect(container_entry_lookup(table, entry, &found), STATUS_NOT_FOUND, "v");
     assert_null(container_entry_lookup_or_create(table, entry, make_thing, &number, &found));
@@ -159,7 +189,7 @@ static void a_kept_entry_finds_what_is_there_now(void **state) {
     put("c", "v", 8);
     struct status *st = container_entry_lookup(table, entry, &found);
     assert_int_equal(number_of(st, found), 8);
-    struct object *again = container_entry(table, "c", "v", &thing_type);
+    struct object *again = container_entry(table, at("c"), "v", &thing_type);
     assert_ptr_equal(again, entry);
     object_unref(again);
     object_unref(entry);
@@ -168,14 +198,14 @@ static void a_kept_entry_finds_what_is_there_now(void **state) {
 
 static void weak_references_keep_no_resources(void **state) {
     struct container_table *weak = container_table_ref_weak(table);
-    struct object *entry = container_entry(weak, "c", "w", &thing_type), *found = NULL;
+    struct object *entry = container_entry(weak, at("c"), "w", &thing_type), *found = NULL;
     int number = 2;
     put("c", "v", 1);
     container_table_free(table);
     assert_int_equal(n_things, 0);
     expect(container_entry_lookup_or_create(weak, entry, make_thing, &number, &found),
            STATUS_CANCELLED, "c/w/thing");
-    expect(container_lookup_or_create(weak, "c", "v", &thing_type, make_thing, &number, &found),
+    expect(container_lookup_or_create(weak, at("c"), "v", &thing_type, make_thing, &number, &found),
            STATUS_CANCELLED, "c/v/thing");
     assert_int_equal(n_things, 0);
     container_table_unref_weak(weak);
@@ -184,7 +214,7 @@ static void weak_references_keep_no_resources(void **state) {
 }
 
 static void an_entry_may_outlive_its_table(void **state) {
-    struct object *entry = container_entry(table, "c", "v", &thing_type), *found;
+    struct object *entry = container_entry(table, at("c"), "v", &thing_type), *found;
     put("c", "v", 1);
     container_table_free(table);
     assert_int_equal(n_things, 0);
@@ -221,15 +251,15 @@ static void *churn(void *arg) {
         int number = i;
         switch (rand_r(&seed) % 4) {
         case 0:
-            assert_null(container_lookup_or_create(table, "", name, &thing_type, make_thing,
+            assert_null(container_lookup_or_create(table, at(""), name, &thing_type, make_thing,
                                                    &number, &found));
             object_unref(found);
             break;
         case 1:
-            status_unref(container_delete(table, "", name, "thing"));
+            status_unref(container_delete(table, at(""), name, "thing"));
             break;
         case 2: {
-            struct object *entry = container_entry(table, "", name, &thing_type);
+            struct object *entry = container_entry(table, at(""), name, &thing_type);
             struct status *st = container_entry_lookup(table, entry, &found);
             if (!st)
                 object_unref(found);
@@ -260,6 +290,7 @@ int main(void) {
         TEST(a_resource_is_found_by_container_and_name),
         TEST(a_missing_resource_is_named),
         TEST(kinds_have_names_of_their_own),
+        TEST(a_device_with_its_own_memory_has_its_own_resources),
         TEST(a_failed_creation_leaves_nothing),
         TEST(deleting_lets_go_of_one),
         TEST(reset_empties_one_container_or_all),

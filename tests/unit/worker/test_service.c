@@ -279,6 +279,10 @@ static struct status *make_tensor_array(void *arg, struct object **ret) {
     return NULL;
 }
 
+static struct container_place at(const char *container) {
+    return (struct container_place){container, ""};
+}
+
 static struct status *make_variable(void *arg, struct object **ret) {
     struct variable *variable = variable_new(DT_FLOAT, "v");
     struct tensor value = TENSOR_INIT;
@@ -302,13 +306,13 @@ static void the_page_of_memory_looks_at_few_tensors(void **state) {
     enum { N_ARRAYS = 2 * RESOURCE_HELD_MAX_LOOKS / 1000 };
     struct object *made;
     char name[20], words[60];
-    assert_null(container_lookup_or_create(worker.service->containers, "c", "v", &variable_type,
+    assert_null(container_lookup_or_create(worker.service->containers, at("c"), "v", &variable_type,
                                            make_variable, NULL, &made));
     object_unref(made);
     assert_true(memory_page_says("\"resources_bytes\":4000,\"resources_not_counted\":0,"));
     for (int i = 0; i < N_ARRAYS; i++) {
         snprintf(name, sizeof(name), "a%d", i);
-        assert_null(container_lookup_or_create(worker.service->containers, "c", name,
+        assert_null(container_lookup_or_create(worker.service->containers, at("c"), name,
                                                &tensor_array_type, make_tensor_array, NULL, &made));
         object_unref(made);
     }
@@ -323,7 +327,7 @@ static void the_page_of_memory_looks_at_few_tensors(void **state) {
 static void reset_drops_resources_and_graphs(void **state) {
     struct object *made;
     register_graph(&to_worker, &worker, FEED_TO_FETCH, NULL);
-    assert_null(container_lookup_or_create(worker.service->containers, "c", "v", &plain_type,
+    assert_null(container_lookup_or_create(worker.service->containers, at("c"), "v", &plain_type,
                                            make_plain, NULL, &made));
     object_unref(made);
     Millrace__Reset request = MILLRACE__RESET__INIT;

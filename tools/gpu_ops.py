@@ -131,7 +131,7 @@ def page(tables, show_types):
            f"all values in host memory, as\n"
            f"in TensorFlow, so the CPU computes them under the GPU's name, and {n[REPLACES]} are "
            f"replaced by the nodes\n"
-           f"of their functions, which have devices of their own. {n[MISSING]} are missing. "
+           f"of their functions, which have devices of their own. {n[MISSING] or 'None'} are missing. "
            f"[gpu.md](gpu.md) says more.\n\n"
            "**Tests** counts those of TensorFlow's own graph-mode tests that run the op, of 7,761. "
            "An op without\n"

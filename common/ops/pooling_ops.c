@@ -53,7 +53,7 @@ static bool has_sizes_below_one(const struct tensor *sizes) {
 static struct status *shape_pool_v2(struct shape_inference *ctx) {
     struct window_attrs attrs;
     TRY(window_attrs_read(ctx->node, 2, &attrs));
-    TRY(shape_require_rank(ctx, 0, 4, NULL));
+    TRY(shape_require_rank(ctx, 0, attrs.is_vect_c ? 5 : 4, NULL));
     if (!ctx->in_values[1] || !ctx->in_values[2] || attrs.is_vect_c ||
         has_sizes_below_one(ctx->in_values[1])) {
         ctx->out[0] = attrs.is_vect_c ? SHAPE_UNKNOWN : shape_unknown_of_rank(ctx, 4);

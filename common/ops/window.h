@@ -21,7 +21,7 @@ struct window_list {
 struct window_attrs {
     int n_spatial; /* 1 to 3 */
     bool is_channels_first;
-    bool is_vect_c; /* NCHW_VECT_C, a format that no CPU kernel accepts */
+    bool is_vect_c; /* NCHW_VECT_C, which only MaxPool of qint8 on a device accepts */
     enum window_padding padding;
     struct window_list size;    /* ksize, ksizes */
     struct window_list strides; /* strides */

@@ -72,6 +72,7 @@ def between_steps(target):
         queue = GPUCompatibleFIFOQueue(4, [tf.float32], shapes=[[64]])
         put, got, closed = queue.enqueue(x * 2), queue.dequeue(), queue.close()
         total = tf.reduce_sum(got * 3)
+        is_closed = tf.logical_and(queue.is_closed(), True)
         with session_of(target, graph) as session:
             traces = [tf1.RunMetadata() for _ in range(2)]
             session.run(put, {x: numpy.arange(64)}, options, traces[0])
@@ -92,7 +93,11 @@ def between_steps(target):
             thread.join()
             if waiting != [384]:
                 failures.append(f"Queue/waiting: {waiting}")
+            if session.run(is_closed):
+                failures.append("QueueIsClosedV2: it is open")
             session.run(closed)
+            if not session.run(is_closed):
+                failures.append("QueueIsClosedV2: it is closed")
             for step, error in ((got, "OutOfRangeError"), (put, "CancelledError")):
                 if error_of(session, step, {x: numpy.ones(64)}) != error:
                     failures.append(f"Queue/closed: not {error}")

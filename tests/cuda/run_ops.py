@@ -34,7 +34,7 @@ from cluster import Cluster  # noqa: E402
 from function_cases import function_failures  # noqa: E402
 from queue_cases import queue_failures  # noqa: E402
 from rnn_cases import rnn_cases, rnn_failures  # noqa: E402
-from window_cases import window_cases  # noqa: E402
+from window_cases import qint8_failures, window_cases  # noqa: E402
 
 RAW, tf1 = tf.raw_ops, tf.compat.v1
 TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 4e-6, "float64": 1e-11,
@@ -828,6 +828,7 @@ def main():
                             ("SparseT", entry_failures), ("ApplyProximal", optimizer_failures),
                             ("Variant", variant_failures), ("Function", function_failures),
                             ("RNNWrong", rnn_failures), ("Queue", queue_failures),
+                            ("MaxPool/qint8", qint8_failures),
                             ("Device", device_failures)):
             if arguments.replays:
                 break

@@ -3,10 +3,12 @@ most CPU kernels do not have. The CPU computes with channels last. The GPU compu
 first, on transposed images, and its results are transposed back. The cases of tests/differential
 compare channels last of a simulated GPU with TensorFlow."""
 import functools
+import itertools
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import numpy  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 RAW = tf.raw_ops
@@ -105,6 +107,57 @@ def explicit_padding_cases(cases):
         cases.add(f"MaxPoolV2/first/{dtype}", by_inputs, cases.values(dtype, [2, 7, 9, 4]))
 
 
+def by_four(x, size, stride, padding, version):
+    """MaxPool of qint8, [batch, channels / 4, height, width, 4]; on a CPU of int8, channels
+    last."""
+    if "GPU" not in x.device:
+        shape = x.shape.as_list()
+        images = tf.reshape(x, [shape[0] * shape[1], *shape[2:]])
+        made = RAW.MaxPool(input=images, ksize=[1, *size, 1], strides=[1, *stride, 1],
+                           padding=padding)
+        return tf.reshape(made, [*shape[:2], *made.shape.as_list()[1:]])
+    lists = {"ksize": [1, 1, *size], "strides": [1, 1, *stride]}
+    if version == "V2":
+        lists = {name: tf.constant(numbers) for name, numbers in lists.items()}
+    return tf.bitcast(getattr(RAW, "MaxPool" + version)(
+        input=tf.bitcast(x, tf.qint8), padding=padding, data_format="NCHW_VECT_C", **lists),
+                      tf.int8)
+
+
+def qint8_cases(cases):
+    for shape, size, stride in (([2, 3, 7, 9, 4], [3, 2], [2, 2]),
+                                ([1, 1, 4, 4, 4], [2, 2], [1, 1]),
+                                ([3, 20, 1, 5, 4], [1, 4], [1, 3])):
+        for padding, version in itertools.product(("SAME", "VALID"), ("", "V2")):
+            cases.add(f"MaxPool{version}/qint8/{shape}{size}{stride}{padding}", functools.partial(
+                by_four, size=size, stride=stride, padding=padding, version=version),
+                      cases.rng.integers(-128, 128, shape).astype("int8"))
+
+
+def qint8_failures(target):
+    """What MaxPool of qint8 does not take."""
+    failures = []
+    for shape, form, words in (([1, 4, 4, 4], "NHWC", "only supports the format NCHW_VECT_C"),
+                               ([1, 2, 4, 4, 3], "NCHW_VECT_C", "must be 4 in the format"),
+                               ([1, 2, 4, 4], "NCHW_VECT_C", "must be 5-dimensional")):
+        with tf.Graph().as_default() as graph, tf.device("/job:worker/task:0/device:GPU:0"):
+            place = tf.compat.v1.placeholder(tf.int8)
+            x = tf.bitcast(place, tf.qint8)
+            if form == "NCHW_VECT_C":
+                x.set_shape([None, None, None, None, 4])  # what the client insists on
+            made = tf.bitcast(RAW.MaxPool(input=x, ksize=[1] * 4, strides=[1] * 4,
+                                          padding="VALID", data_format=form), tf.int8)
+            config = tf.compat.v1.ConfigProto(allow_soft_placement=False)
+            with tf.compat.v1.Session(target, graph=graph, config=config) as session:
+                try:
+                    failures.append(f"MaxPool/qint8/{shape}: "
+                                    f"{session.run(made, {place: numpy.ones(shape, 'int8')})}")
+                except tf.errors.InvalidArgumentError as error:
+                    if words not in error.message:
+                        failures.append(f"MaxPool/qint8/{shape}: {error.message}")
+    return failures
+
+
 def depthwise_cases(cases):
     """Forward and both gradients; few channels and more than a block reads at once; so many pixels
     that the sums of a filter's gradient are merged."""
@@ -148,8 +201,9 @@ def without_gaps(f, rate):
 
 
 def convolve(x, f, stride, padding, rate, n_groups):
-    """Forward and both gradients; on a CPU a dilated filter is one with gaps, and groups are
-    convolutions of their own."""
+    """Forward and both gradients, of integers without the filter's; on a CPU a dilated filter is
+    one with gaps, and groups are convolutions of their own."""
+    n_made = 2 if x.dtype.is_integer else 3
     form = Format(x)
     suffix = "3D" if form.rank == 5 else "2D"
     version = "V2" if form.rank == 5 else ""
@@ -159,21 +213,41 @@ def convolve(x, f, stride, padding, rate, n_groups):
             g = with_gaps(g, rate)
             attrs = {"strides": form.list(stride), "padding": padding}
             y = getattr(RAW, "Conv" + suffix)(input=x, filter=g, **attrs)
-            parts.append((
+            parts.append([
                 y, getattr(RAW, f"Conv{suffix}BackpropInput{version}")(
-                    input_sizes=tf.constant(x.shape.as_list()), filter=g, out_backprop=y, **attrs),
-                without_gaps(getattr(RAW, f"Conv{suffix}BackpropFilter{version}")(
+                    input_sizes=tf.constant(x.shape.as_list()), filter=g, out_backprop=y, **attrs)])
+            if n_made == 3:
+                parts[-1].append(without_gaps(getattr(RAW, f"Conv{suffix}BackpropFilter{version}")(
                     input=x, filter_sizes=tf.constant(g.shape.as_list()), out_backprop=y,
-                    **attrs), rate)))
+                    **attrs), rate))
         return tuple(tf.concat(part, -1) for part in zip(*parts))
     x = form.to(x)
     attrs = {"strides": form.list(stride), "padding": padding, "dilations": form.list(rate),
              "data_format": form.name}
     y = getattr(RAW, "Conv" + suffix)(input=x, filter=f, **attrs)
-    return form.back(y), form.back(getattr(RAW, f"Conv{suffix}BackpropInput{version}")(
-        input_sizes=tf.constant(x.shape.as_list()), filter=f, out_backprop=y, **attrs)), getattr(
-            RAW, f"Conv{suffix}BackpropFilter{version}")(
-                input=x, filter_sizes=tf.constant(f.shape.as_list()), out_backprop=y, **attrs)
+    made = [form.back(y), form.back(getattr(RAW, f"Conv{suffix}BackpropInput{version}")(
+        input_sizes=tf.constant(x.shape.as_list()), filter=f, out_backprop=y, **attrs))]
+    if n_made == 3:
+        made.append(getattr(RAW, f"Conv{suffix}BackpropFilter{version}")(
+            input=x, filter_sizes=tf.constant(f.shape.as_list()), out_backprop=y, **attrs))
+    return tuple(made)
+
+
+def convolve_any(x, f, stride, padding, rate, is_first):
+    """The op Conv. A CPU has no dilations in three dimensions, nor channels first."""
+    attrs = {"padding": padding, "strides": [1, *stride, 1], "data_format": "CHANNELS_LAST"}
+    if "GPU" not in x.device:
+        return RAW.Conv(input=x, filter=with_gaps(f, rate), **attrs)
+    attrs["dilations"] = [1, *rate, 1]
+    if not is_first:
+        return RAW.Conv(input=x, filter=f, **attrs)
+    attrs.update(strides=[1, 1, *stride], dilations=[1, 1, *rate], data_format="CHANNELS_FIRST")
+    return last(RAW.Conv(input=first(x), filter=f, **attrs))
+
+
+def numpy_ints(cases, shape):
+    """Numbers whose sums of products wrap."""
+    return cases.rng.integers(-2**31, 2**31, shape).astype("int32")
 
 
 def conv_cases(cases):
@@ -184,9 +258,23 @@ def conv_cases(cases):
              ([2, 6, 7, 4], (3, 3), 6, (1, 1), (1, 2), 2),
              ([1, 4, 5, 6, 3], (2, 3, 2), 2, (1, 2, 1), (1, 1, 1), 1),
              ([1, 5, 6, 5, 4], (2, 2, 2), 4, (1, 1, 1), (2, 1, 2), 2))
-    for dtype in FLOATS:
+    for dtype in FLOATS + ["int32"]:
         for shape, window, n_out, stride, rate, groups in sizes:
             for padding in ("SAME", "VALID"):
+                if dtype == "int32":
+                    operands = [numpy_ints(cases, shape),
+                                numpy_ints(cases, [*window, shape[-1] // groups, n_out])]
+                    for is_first in (False, True) if groups == 1 else ():
+                        cases.add(f"Conv/any/int32/{shape}{window}{n_out}{stride}{rate}{padding}"
+                                  f"{is_first}", functools.partial(
+                                      convolve_any, stride=stride, padding=padding, rate=rate,
+                                      is_first=is_first), *operands)
+                    if len(shape) == 4:
+                        cases.add(f"Conv/first/int32/{shape}{window}{n_out}{stride}{rate}{groups}"
+                                  f"{padding}", functools.partial(
+                                      convolve, stride=stride, padding=padding, rate=rate,
+                                      n_groups=groups), *operands)
+                    continue
                 cases.add(f"Conv/first/{dtype}/{shape}{window}{n_out}{stride}{rate}{groups}"
                           f"{padding}",
                           functools.partial(convolve, stride=stride, padding=padding, rate=rate,
@@ -235,3 +323,4 @@ def window_cases(cases):
     conv_cases(cases)
     pooling_cases(cases)
     explicit_padding_cases(cases)
+    qint8_cases(cases)

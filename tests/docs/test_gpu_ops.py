@@ -48,6 +48,10 @@ class TestGpuOps(unittest.TestCase):
         self.assertEqual(sorted(op for op in self.ops if rows.state(op) == gpu_ops.MISSING),
                          MISSING)
 
+    def test_no_type_of_theirs_is_missing(self):
+        rows = gpu_ops.Rows(self.tables)
+        self.assertEqual({op: types for op in self.ops if (types := rows.missing_types(op))}, {})
+
     def test_the_page_prints_the_count(self):
         n_here = N_FIRST - N_NOWHERE - len(MISSING)
         text = gpu_ops.page(self.tables, gen_docs.show_types)

@@ -78,6 +78,8 @@ struct pooling_job {
 };
 struct status *pooling_run(struct pooling_job *job) MUST_USE;
 
+/* The args of the rows of MaxPool and MaxPoolV2. */
+extern const struct pooling_op pooling_max_2d, pooling_max_2d_v2;
 /* pooling_ops.c */
 struct status *pooling_init(struct kernel_init *init);
 kernel_fn pooling_compute, pooling_argmax_grad;

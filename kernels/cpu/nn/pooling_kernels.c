@@ -1,8 +1,8 @@
 /* Lists the CPU kernels of pooling. */
 #include "kernels/cpu/nn/pooling.h"
 
-static const struct pooling_op max_2d = {POOLING_MAX, 2}, max_2d_v2 = {POOLING_MAX, 2, 1},
-                               max_grad_2d = {POOLING_MAX_GRAD, 2};
+const struct pooling_op pooling_max_2d = {POOLING_MAX, 2}, pooling_max_2d_v2 = {POOLING_MAX, 2, 1};
+static const struct pooling_op max_grad_2d = {POOLING_MAX_GRAD, 2};
 static const struct pooling_op max_grad_2d_v2 = {POOLING_MAX_GRAD, 2, 3},
                                max_grad_grad_2d = {POOLING_MAX_GRAD_GRAD, 2};
 static const struct pooling_op max_grad_grad_2d_v2 = {POOLING_MAX_GRAD_GRAD, 2, 3},
@@ -22,8 +22,8 @@ static const struct pooling_op avg_3d = {POOLING_AVG, 3}, avg_grad_3d = {POOLING
     .arg = &(which)}
 
 static const struct kernel_def rows[] = {
-    POOL("MaxPool",           MAX_TYPES,         max_2d),
-    POOL("MaxPoolV2",         MAX_TYPES,         max_2d_v2),
+    POOL("MaxPool",           MAX_TYPES,         pooling_max_2d),
+    POOL("MaxPoolV2",         MAX_TYPES,         pooling_max_2d_v2),
     POOL("MaxPoolGrad",       DTYPES_REAL,       max_grad_2d),
     POOL("MaxPoolGradV2",     DTYPES_REAL,       max_grad_2d_v2),
     POOL("MaxPoolGradGrad",   DTYPES_REAL,       max_grad_grad_2d),

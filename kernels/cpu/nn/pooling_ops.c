@@ -14,6 +14,7 @@
  * MaxPool of images may pool groups of channels instead of pixels. The average is over the taps
  * inside of the input.
  * On a device (kernels/support/device_engine.h) channels may be first: [batch, channels, spatial].
+ * There MaxPool of qint8 takes NCHW_VECT_C: [batch, channels / 4, height, width, 4].
  * Errors   INVALID_ARGUMENT   ranks and shapes that do not fit, channels first on a CPU
  *          UNIMPLEMENTED      windows over the batch or (except for MaxPool) the channels */
 #include <stdlib.h>
@@ -66,8 +67,11 @@ struct status *pooling_init(struct kernel_init *init) {
     state->op = *(const struct pooling_op *)init->arg;
     state->dtype = (enum dtype)init->node->out_types[0];
     TRY(window_attrs_read(init->node, state->op.n_spatial, &state->attrs));
+    if (state->dtype == DT_QINT8 && !state->attrs.is_vect_c)
+        return status_invalid("%s of qint8 only supports the format NCHW_VECT_C",
+                              init->node->op_name);
     if (state->attrs.is_channels_first &&
-        (!init->allocator->device_memory || state->attrs.is_vect_c))
+        (!init->allocator->device_memory || (state->attrs.is_vect_c && state->dtype != DT_QINT8)))
         return status_invalid("Default %s only supports %s on device type CPU",
                               (state->op.n_spatial == 3 ? names_3d : names_2d)[state->op.kind],
                               state->op.n_spatial == 3 ? "NDHWC" : "NHWC");
@@ -139,6 +143,25 @@ static struct status *geometry_of(const struct window_attrs *attrs, struct shape
         s->stride[at] = attrs->strides.spatial[i];
         s->pad_before[at] = fit.pad_before;
     }
+    return NULL;
+}
+
+/* NCHW_VECT_C is channels last, in images of 4 channels. */
+static struct status *vect_geometry(const struct window_attrs *attrs, struct shape in,
+                                    struct conv_shape *s, int64_t *positions) {
+    struct window_attrs last = *attrs;
+    int64_t image[4], out[WINDOW_MAX_RANK];
+    if (in.dims[4] != 4)
+        return status_invalid(
+            "The last dimension of tensor_in must be 4 in the format NCHW_VECT_C, not %lld",
+            (long long)in.dims[4]);
+    if (mul_overflows_i64(in.dims[0], in.dims[1], &image[0]))
+        return status_invalid("tensor_in has too many images: %s", SHAPE_TEXT(in));
+    memcpy(image + 1, in.dims + 2, 3 * sizeof(*image));
+    last.is_channels_first = false;
+    TRY(geometry_of(&last, (struct shape){4, image}, s, out));
+    memcpy(positions, in.dims, 2 * sizeof(*positions));
+    memcpy(positions + 2, out + 1, 3 * sizeof(*positions));
     return NULL;
 }
 
@@ -230,7 +253,7 @@ static struct status *sizes_of(const struct tensor *t, int rank, int64_t *ret) {
 static struct status *check_inputs(const struct pooling_state *state, const struct kernel_ctx *ctx,
                                    int64_t *sizes, struct conv_shape *s, int64_t *positions,
                                    struct shape *result) {
-    int rank = state->op.n_spatial + 2;
+    int rank = state->op.n_spatial + 2 + state->attrs.is_vect_c;
     const struct tensor *t = ctx->inputs;
     struct shape in = tensor_shape(&t[0]), out = {rank, positions};
     if (state->op.kind == POOLING_AVG_GRAD) {
@@ -247,6 +270,8 @@ static struct status *check_inputs(const struct pooling_state *state, const stru
             return channel_geometry(&state->attrs, in, s, positions);
         return status_unimplemented("Non-spatial pooling is not yet supported. Volunteers? :)");
     }
+    if (state->attrs.is_vect_c)
+        return vect_geometry(&state->attrs, in, s, positions);
     TRY(geometry_of(&state->attrs, in, s, positions));
     switch (state->op.kind) {
     case POOLING_AVG_GRAD:
@@ -277,7 +302,8 @@ enum kernel_result pooling_compute(struct kernel_ctx *ctx) {
                               .shape = &s,
                               .kind = kind,
                               .n_spatial = state.op.n_spatial,
-                              .is_channels_first = state.attrs.is_channels_first,
+                              .is_channels_first =
+                                  state.attrs.is_channels_first && !state.attrs.is_vect_c,
                               .dtype = state.dtype};
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, state.dtype, result));
     if (kind == POOLING_ARGMAX) {

@@ -138,6 +138,8 @@ struct status *engine_convolve(struct kernel_ctx *ctx, const struct conv_job *jo
     struct conv_job padded = *job;
     struct buffer *image;
     size_t size_bytes;
+    if (job->dtype == DT_INT32) /* cuDNN has none */
+        return engine_convolve_directly(ctx, job);
     if (!needs_padding(job))
         return convolve(ctx, job);
     TRY(pad_shape(job, &shape, &size_bytes));

@@ -29,6 +29,9 @@ size_t engine_widen(size_t element_bytes, int64_t len, uintptr_t addresses);
 
 /* engine_convolve.c */
 struct status *engine_convolve(struct kernel_ctx *ctx, const struct conv_job *job) MUST_USE;
+/* engine_direct.c */
+struct status *engine_convolve_directly(struct kernel_ctx *ctx,
+                                        const struct conv_job *job) MUST_USE;
 /* engine_depthwise.c */
 struct status *engine_depthwise(struct kernel_ctx *ctx, const struct conv_job *job) MUST_USE;
 /* engine_moves.c */

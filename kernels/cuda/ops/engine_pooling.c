@@ -71,7 +71,7 @@ static bool counts_fit(const struct conv_shape *s, int64_t n_in, int64_t n_out) 
 struct status *engine_pool(struct kernel_ctx *ctx, const struct pooling_job *job) {
     const struct conv_shape *s = job->shape;
     bool is_backward = job->kind == POOLING_MAX_GRAD || job->kind == POOLING_AVG_GRAD;
-    const char *suffix = gpu_dtype_suffix(job->dtype);
+    const char *suffix = job->dtype == DT_QINT8 ? "i8" : gpu_dtype_suffix(job->dtype);
     struct pooling_args args = {
         .in = job->in,
         .out = job->out,

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_KERNELS_CUDA_OPS_FAMILIES_H
 #define MILLRACE_KERNELS_CUDA_OPS_FAMILIES_H
 
+#include "kernels/cpu/nn/pooling.h"
 #include "kernels/cuda/gpu_kernel.h"
 #include "kernels/cuda/ops/elementwise.h"
 #include "kernels/cuda/ops/fused.h"

@@ -9,6 +9,7 @@
 __device__ static inline float pool_least(__half) { return -65504.0f; }
 __device__ static inline float pool_least(__nv_bfloat16) { return -0x1.fep127f; }
 __device__ static inline float pool_least(float) { return -0x1.fffffep127f; }
+__device__ static inline int8_t pool_least(int8_t) { return -128; }
 __device__ static inline double pool_least(double) { return -0x1.fffffffffffffp1023; }
 
 /* The taps of the window at a place of the output that are inside of the input. */
@@ -211,3 +212,4 @@ template <class T, class I> __device__ static inline void pool_mean_grad(const p
     POOLING_KERNEL(suffix, T, grad_grad) \
     POOLING_KERNEL(suffix, T, mean_grad)
 GPU_EACH_FLOAT(POOLING)
+KERNEL(pool_max_i8, pooling_args) { pool_max<int8_t>(args); }

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 
 #include "kernels/host/resources/queue.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/dims.h"
+#include "kernels/support/moves.h"
 #include "kernels/support/variable_input.h"
 
 extern const struct kernel_list queue_kernels;
@@ -335,12 +337,18 @@ static enum kernel_result queue_size_compute(struct kernel_ctx *ctx) {
     return with_queue(ctx, size_of);
 }
 
-static enum kernel_result is_closed(struct kernel_ctx *ctx, struct queue *queue) {
-    tensor_init_scalar_bool(&ctx->outputs[0], queue_is_closed(queue));
+static enum kernel_result tell_closed(struct kernel_ctx *ctx, struct queue *queue) {
+    bool is_closed = queue_is_closed(queue);
+    if (!kernel_is_for_device(ctx)) {
+        tensor_init_scalar_bool(&ctx->outputs[0], is_closed);
+        return KERNEL_DONE;
+    }
+    KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_BOOL, SHAPE_SCALAR));
+    KERNEL_TRY(ctx, move_fill(ctx, DT_BOOL, tensor_data(&ctx->outputs[0]), &is_closed, 1));
     return KERNEL_DONE;
 }
 static enum kernel_result queue_is_closed_compute(struct kernel_ctx *ctx) {
-    return with_queue(ctx, is_closed);
+    return with_queue(ctx, tell_closed);
 }
 
 #define QUEUE(name, kind)                                                                     \

@@ -124,6 +124,7 @@ def page(tables, show_types):
     n = count(rows, [op for op, _ in first])
     there = len(first) - n[NOWHERE]
     here = there - n[MISSING]
+    n_missing = n[MISSING] or "None"
     out = ["# Ops on a GPU\n\n",
            f"The {len(first)} ops that graphs need most, most needed first. TensorFlow 2.21 has a "
            f"GPU row for {there} of them.\n"
@@ -131,7 +132,7 @@ def page(tables, show_types):
            f"all values in host memory, as\n"
            f"in TensorFlow, so the CPU computes them under the GPU's name, and {n[REPLACES]} are "
            f"replaced by the nodes\n"
-           f"of their functions, which have devices of their own. {n[MISSING] or 'None'} are missing. "
+           f"of their functions, which have devices of their own. {n_missing} are missing. "
            f"[gpu.md](gpu.md) says more.\n\n"
            "**Tests** counts those of TensorFlow's own graph-mode tests that run the op, of 7,761. "
            "An op without\n"

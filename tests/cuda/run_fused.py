@@ -15,8 +15,6 @@ import argparse
 import glob
 import os
 import re
-import shlex
-import subprocess
 import sys
 import tempfile
 
@@ -24,6 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import numpy  # noqa: E402
+import planted_bugs  # noqa: E402
 import run_ops  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
@@ -230,31 +229,14 @@ def failures_of(listed, kernels, plugin):
     return failures, fused
 
 
-def planted_kernel(patch, work):
-    """Compiles the interpreter with a patch, as the build does. Returns the library."""
-    root, target = run_ops.ROOT, "tests/cuda/gpu_fused.so"
-    source, made = os.path.join(work, "fused.cu"), os.path.join(work, "gpu_fused.so")
-    subprocess.run(["patch", "--quiet", "--fuzz=0", "-o", source,
-                    os.path.join(root, "kernels", "cuda", "ops", "fused.cu"), patch], check=True)
-    commands = subprocess.check_output(["ninja", "-C", run_ops.BUILD, "-t", "commands", target],
-                                       text=True)
-    words = shlex.split(commands.strip().split("\n")[-1])
-    places = {target: made, "tests/cuda/gpu_fused.d": made + ".d"}
-    subprocess.run([source if word.endswith("/fused.cu") else places.get(word, word)
-                    for word in words], check=True, cwd=run_ops.BUILD)
-    return made
-
-
 def planted_failures(listed, kernels, plugin):
     """The bugs that the cases do not find, and how many there are."""
-    patches = sorted(glob.glob(os.path.join(run_ops.ROOT, "tests", "cuda", "planted",
-                                            "fused-*.patch")))
+    patches = planted_bugs.patches("fused")
     missed = [] if patches else ["no bugs are planted"]
-    others = [kernel for kernel in kernels if not kernel.endswith("/gpu_fused.so")]
     for patch in patches:
         name = os.path.basename(patch)
         with tempfile.TemporaryDirectory() as work:
-            found, _ = failures_of(listed, [*others, planted_kernel(patch, work)], plugin)
+            found, _ = failures_of(listed, planted_bugs.kernels_with(patch, kernels, work), plugin)
         print(f"{name}: {found[0] if found else 'not found'}")
         missed += [] if found else [f"{name}: not found"]
     return missed, len(patches)

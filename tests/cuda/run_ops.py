@@ -2,7 +2,7 @@
 """Compares elementwise ops, reductions, softmaxes, scans, sorts, selections, segments, sparse
 tensors and others of a simulated GPU with the CPU's kernels, in one cluster of ours.
 
-    tests/cuda/run_ops.py [--long] [--only TEXT] [--seed N] [--replays] [--sample N]
+    tests/cuda/run_ops.py [--long] [--only TEXT] [--seed N] [--replays] [--sample N] [--planted]
 
 Each case is one op with fed operands, once for each device. The shapes are those at which the GPU's
 kernels change their form: equal, scalar, rows, any broadcast, few and many outputs, chunks. The
@@ -10,8 +10,9 @@ simulated device reports races, missing barriers and addresses out of bounds, ea
 failure. What adds many numbers also runs with several seeds, which draw the order of blocks and
 threads, and must give the same bits. With --replays each step runs five times, so that what it
 repeats is replayed as CUDA graphs, and must give the same bits; nothing else is tested then.
-Without --long types other than float take turns. --sample draws at most N cases by the seed. Ends
-with "N passed, N failed".
+Without --long types other than float take turns. --sample draws at most N cases by the seed. With
+--planted, or --long without the others, parts of the plugin are also compiled with the bugs of
+planted/ (planted_bugs.py), and the cases must find each. Ends with "N passed, N failed".
 """
 import argparse
 import glob
@@ -21,6 +22,7 @@ import os
 import random
 import re
 import sys
+import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -30,6 +32,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "differential"))
 import numpy  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
+import planted_bugs  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from function_cases import function_failures  # noqa: E402
 from queue_cases import queue_failures  # noqa: E402
@@ -786,6 +789,32 @@ def reports(cluster):
             yield from (line.strip() for line in log if line.startswith("simulated device"))
 
 
+def finds_bug(listed, kernels, plugin):
+    """What the cases find, or None."""
+    os.environ["MILLRACE_SIM_KERNELS"] = ":".join(kernels)
+    with Cluster(worker_flags=["--gpu", "require", "--gpu-plugin", plugin]) as cluster:
+        for first in range(0, len(listed), BATCH):
+            failures = run_batch(cluster.target, listed[first:first + BATCH])
+            if failures:
+                return failures[0]
+        return next(reports(cluster), None)
+
+
+def planted_failures(listed, kernels, plugin):
+    """The bugs that no case finds, and how many there are."""
+    missed, n = [], 0
+    for name, pattern in planted_bugs.CASES.items():
+        chosen = [case for case in listed if re.search(pattern, case[0])]
+        for patch in planted_bugs.patches(name) if chosen else ():
+            with tempfile.TemporaryDirectory() as work:
+                found = finds_bug(chosen, *planted_bugs.variant(patch, kernels, plugin, work))
+            print(f"{os.path.basename(patch)}: {found or 'not found'}")
+            missed += [] if found else [f"{os.path.basename(patch)}: not found"]
+            n += 1
+    os.environ["MILLRACE_SIM_KERNELS"] = ":".join(kernels)
+    return missed, n
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--long", action="store_true")
@@ -793,6 +822,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--replays", action="store_true", help="run each step five times")
     parser.add_argument("--sample", type=int, metavar="N", help="at most this many cases")
+    parser.add_argument("--planted", action="store_true", help="find the bugs of planted/ as well")
     arguments = parser.parse_args()
     cases = Cases(arguments.seed, arguments.only)
     elementwise_cases(cases)
@@ -816,7 +846,8 @@ def main():
     os.environ["LD_LIBRARY_PATH"] = os.path.join(tests, "sim") + (":" + path if path else "")
     os.environ["MILLRACE_SIM_DEVICES"] = "1"
     os.environ["MILLRACE_SIM_SEED"] = str(arguments.seed)
-    os.environ["MILLRACE_SIM_KERNELS"] = ":".join(glob.glob(os.path.join(tests, "gpu_*.so")))
+    kernels = glob.glob(os.path.join(tests, "gpu_*.so"))
+    os.environ["MILLRACE_SIM_KERNELS"] = ":".join(kernels)
     plugin = os.path.join(BUILD, "kernels", "cuda", "millrace-cuda.so")
     with Cluster(worker_flags=["--gpu", "require", "--gpu-plugin", plugin]) as cluster:
         failures = []
@@ -846,8 +877,13 @@ def main():
     if sums:
         seeds = range(first, first + (10 if arguments.long else 3))
         failures += order_failures(sums, seeds, plugin)
+    n_planted = 0
+    if arguments.planted or arguments.long and not (arguments.replays or arguments.sample):
+        missed, n_planted = planted_failures(cases.list, kernels, plugin)
+        failures += missed
     print("\n".join(failures))
-    print(f"{len(listed) + len(sums) + n_alone - len(failures)} passed, {len(failures)} failed")
+    n_run = len(listed) + len(sums) + n_alone + n_planted
+    print(f"{n_run - len(failures)} passed, {len(failures)} failed")
     return bool(failures)
 
 

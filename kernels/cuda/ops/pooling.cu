@@ -212,4 +212,4 @@ template <class T, class I> __device__ static inline void pool_mean_grad(const p
     POOLING_KERNEL(suffix, T, grad_grad) \
     POOLING_KERNEL(suffix, T, mean_grad)
 GPU_EACH_FLOAT(POOLING)
-KERNEL(pool_max_i8, pooling_args) { pool_max<int8_t>(args); }
+POOLING_KERNEL(i8, int8_t, max)

@@ -2,11 +2,13 @@
  * part of tools/gpu_run.
  *
  *   GRAPH_EVAL_GPU=PLUGIN gpu_rates GRAPHDEF COPY_MIB
+ *   GRAPH_EVAL_GPU=PLUGIN gpu_rates GRAPHDEF replay      only what replayed segments cost
  *
  * The graph has a Const "x" and an op "y" of it that launches one kernel. Prints JSON: times in ns,
  * rates in bytes a second, medians of rounds. A figure that cannot be measured is null: a simulated
  * driver has no kernel for the bare launch. */
 #include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,6 +20,10 @@
 
 /* Fewer launches than a driver queues without blocking. */
 enum { ROUNDS = 41, LAUNCHES = 500, BLOCKS = 1000, COPIES = 7, BLOCK_BYTES = 4096 };
+
+/* Parts of two segments: an MLP's training step, and twice as many. A round has several, since
+ * the clock is coarse beside one. */
+enum { PARTS = 29, MORE_PARTS = 2 * PARTS, SEGMENTS = 4, WARM_SEGMENTS = 5 };
 
 /* The bare launch has an argument as large as an elementwise kernel's. */
 enum { ARGS_BYTES = 64 };
@@ -59,7 +65,12 @@ static double median(double *values, size_t n) {
     return values[n / 2];
 }
 
-static void print(const char *name, double value) { printf(", \"%s\": %.6g", name, value); }
+static void print(const char *name, double value) {
+    if (isnan(value))
+        printf(", \"%s\": null", name);
+    else
+        printf(", \"%s\": %.6g", name, value);
+}
 
 /* ---- set up ---- */
 
@@ -137,6 +148,54 @@ static void measure_launches(struct bench *bench, const struct kernel_instance *
         must(test_device_wait(bench->device));
     }
     print("kernel_ns", median(rounds, ROUNDS));
+}
+
+/* ---- replayed segments ---- */
+
+static void run_segment(struct bench *bench, const struct kernel_instance *instance,
+                        struct test_host *host, const struct tensor *input, int n_parts) {
+    for (int i = 0; i < n_parts; i++)
+        launch(instance, host, input);
+    must(bench->device->ops->flush(bench->device, NULL));
+}
+
+static uint64_t n_replays(struct device *device) {
+    uint64_t counts[N_DEVICE_COUNTS];
+    device->ops->counts(device, counts);
+    return counts[DEVICE_REPLAYS];
+}
+
+/* How long the host is busy with a segment, in ns; NAN if segments were not replayed. */
+static double segment_ns(struct bench *bench, const struct kernel_instance *instance,
+                         struct test_host *host, const struct tensor *input, int n_parts) {
+    double rounds[ROUNDS];
+    for (int i = 0; i < WARM_SEGMENTS; i++)
+        run_segment(bench, instance, host, input, n_parts);
+    must(test_device_wait(bench->device));
+    uint64_t before = n_replays(bench->device);
+    for (int r = 0; r < ROUNDS; r++) {
+        int64_t began = clock_now_ns();
+        for (int i = 0; i < SEGMENTS; i++)
+            run_segment(bench, instance, host, input, n_parts);
+        rounds[r] = (double)(clock_now_ns() - began) / SEGMENTS;
+        must(test_device_wait(bench->device));
+    }
+    bool is_replayed = n_replays(bench->device) - before == (uint64_t)ROUNDS * SEGMENTS;
+    return is_replayed ? median(rounds, ROUNDS) : NAN;
+}
+
+/* The kernels' host code runs for each part, replayed or not; the rest is what a replay costs. */
+static void measure_replays(struct bench *bench, const struct kernel_instance *instance,
+                            struct test_host *host, const struct tensor *input) {
+    /* the longer one first, else it would be replayed as two of the shorter one */
+    double many = segment_ns(bench, instance, host, input, MORE_PARTS);
+    double few = segment_ns(bench, instance, host, input, PARTS);
+    double part = (many - few) / (MORE_PARTS - PARTS);
+    printf("{\"replay_parts\": %d", PARTS);
+    print("replay_part_ns", part);
+    print("replay_ns", few - PARTS * part);
+    print("replay_whole_ns", few);
+    printf("}\n");
 }
 
 static void measure_bare_launches(struct bench *bench) {
@@ -226,28 +285,36 @@ static void measure_tensor_copies(struct bench *bench) {
     print("fetch_rate", median(to_host, COPIES));
 }
 
+static void measure_all(struct bench *bench, const struct kernel_instance *instance,
+                        struct test_host *host, const struct tensor *input) {
+    open_driver(bench);
+    printf("{\"copy_bytes\": %zu", bench->copy_bytes);
+    measure_launches(bench, instance, host, input);
+    measure_bare_launches(bench);
+    measure_allocations(bench);
+    print("pinned_to_device_rate", bare_copy_rate(bench, TO_DEVICE));
+    print("pinned_to_host_rate", bare_copy_rate(bench, TO_HOST));
+    print("within_rate", bare_copy_rate(bench, WITHIN));
+    measure_tensor_copies(bench);
+    printf("}\n");
+}
+
 int main(int argc, char **argv) {
+    bool is_replay = argc == 3 && strcmp(argv[2], "replay") == 0;
+    if (is_replay)
+        setenv("GRAPH_EVAL_GRAPHS", "1", 1);
     struct bench bench = {.device = test_device()};
     if (argc != 3 || !bench.device) {
-        fprintf(stderr, "usage: GRAPH_EVAL_GPU=PLUGIN gpu_rates GRAPHDEF COPY_MIB\n");
+        fprintf(stderr, "usage: GRAPH_EVAL_GPU=PLUGIN gpu_rates GRAPHDEF COPY_MIB|replay\n");
         return 64;
     }
     bench.copy_bytes = (size_t)strtoul(argv[2], NULL, 10) << 20;
-    open_driver(&bench);
     struct test_host *host = test_host_new(0);
     struct test_graph graph;
     struct tensor input = TENSOR_INIT;
     test_graph_init(&graph, host);
     const struct kernel_instance *instance = prepare(&graph, argv[1], bench.device, &input);
-    printf("{\"copy_bytes\": %zu", bench.copy_bytes);
-    measure_launches(&bench, instance, host, &input);
-    measure_bare_launches(&bench);
-    measure_allocations(&bench);
-    print("pinned_to_device_rate", bare_copy_rate(&bench, TO_DEVICE));
-    print("pinned_to_host_rate", bare_copy_rate(&bench, TO_HOST));
-    print("within_rate", bare_copy_rate(&bench, WITHIN));
-    measure_tensor_copies(&bench);
-    printf("}\n");
+    (is_replay ? measure_replays : measure_all)(&bench, instance, host, &input);
     tensor_clear(&input);
     test_graph_fini(&graph);
     test_host_free(host);

@@ -11,7 +11,8 @@
 static struct device devices[GPU_MAX_DEVICES];
 
 static struct device *device_open(const char *plugin_path) {
-    struct gpu_plugin_options options = {.plugin = plugin_path};
+    struct gpu_plugin_options options = {.plugin = plugin_path,
+                                         .has_graphs = getenv("GRAPH_EVAL_GRAPHS") != NULL};
     const struct gpu_plugin *plugin;
     int n = 0;
     for (int i = 0; i < GPU_MAX_DEVICES; i++)

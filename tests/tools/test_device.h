@@ -7,6 +7,8 @@
  *     GRAPH_EVAL_GPU=build/kernels/cuda/millrace-cuda.so tools/dev gpu-sim 1 -- \
  *         .venv/bin/python tests/differential/run_kernels.py array
  *
+ * With GRAPH_EVAL_GRAPHS in the environment, equal work is replayed as CUDA graphs.
+ *
  * Threads: one at a time. */
 #ifndef MILLRACE_TESTS_TOOLS_TEST_DEVICE_H
 #define MILLRACE_TESTS_TOOLS_TEST_DEVICE_H

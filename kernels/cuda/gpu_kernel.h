@@ -77,6 +77,11 @@ struct gpu_grid gpu_grid_for(const struct kernel_ctx *ctx, int64_t n);
     gpu_launch_bytes((ctx), (function), (grid), (args), GPU_ARGS_BYTES(args))
 struct status *gpu_launch_bytes(struct kernel_ctx *ctx, const struct gpu_function *function,
                                 struct gpu_grid grid, const void *args, size_t args_bytes) MUST_USE;
+/* The same for a kernel that computes several nodes: `nodes` names them in a message about a launch
+ * that was held back ("{{node a}}, {{node b}}"), and lives as long as the plan. */
+struct status *gpu_launch_nodes(struct kernel_ctx *ctx, const struct gpu_function *function,
+                                struct gpu_grid grid, const void *args, size_t args_bytes,
+                                const char *nodes) MUST_USE;
 /* Launches a kernel as the last thing that a compute function does, and returns the function's
  * result: KERNEL_DONE, with ctx->status set after a failure. */
 #define gpu_run(ctx, function, grid, args) \

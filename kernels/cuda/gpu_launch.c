@@ -194,14 +194,21 @@ static struct status *enqueue_launch(struct gpu_device *gpu, const struct gpu_wo
     return about(work->function->name, gpu_check(gpu, error, "cuLaunchKernel"));
 }
 
-struct status *gpu_launch_bytes(struct kernel_ctx *ctx, const struct gpu_function *function,
-                                struct gpu_grid grid, const void *args, size_t args_bytes) {
+struct status *gpu_launch_nodes(struct kernel_ctx *ctx, const struct gpu_function *function,
+                                struct gpu_grid grid, const void *args, size_t args_bytes,
+                                const char *nodes) {
     struct gpu_work work = {.enqueue = enqueue_launch,
                             .function = function,
                             .grid = grid,
                             .args = args,
-                            .args_bytes = (uint32_t)args_bytes};
+                            .args_bytes = (uint32_t)args_bytes,
+                            .nodes = nodes};
     return gpu_add_work(ctx, &work);
+}
+
+struct status *gpu_launch_bytes(struct kernel_ctx *ctx, const struct gpu_function *function,
+                                struct gpu_grid grid, const void *args, size_t args_bytes) {
+    return gpu_launch_nodes(ctx, function, grid, args, args_bytes, NULL);
 }
 
 enum kernel_result gpu_run_bytes(struct kernel_ctx *ctx, const struct gpu_function *function,

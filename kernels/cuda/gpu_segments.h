@@ -72,7 +72,8 @@ struct gpu_work {
     struct gpu_grid grid;
     const void *args; /* copied before gpu_enqueue returns; compared as bytes */
     uint32_t args_bytes;
-    const char *node; /* for messages; lives as long as the step */
+    const char *node;  /* for messages; lives as long as the step */
+    const char *nodes; /* of a part that computes several nodes: "{{node a}}, {{node b}}" */
 };
 
 /* A captured segment. */

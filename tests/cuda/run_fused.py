@@ -6,10 +6,10 @@
 Two clusters run the same graphs on a simulated GPU: one fuses, the other has --disable-passes fuse.
 First each instruction of every type, with a selection behind it, so that it is fused; then random
 programs with several shapes and outputs; then programs that no launch can hold, and those that
-fail. Each step runs five times, so that it is replayed as a CUDA graph, too. Where shapes allow it,
-the fusing cluster must have launched less. With --planted or --long it also compiles the
-interpreter with each bug of planted/fused-*.patch, and must find that one. Ends with "N passed, N
-failed".
+fail, of which the message has to name the right nodes. Each step runs five times, so that it is
+replayed as a CUDA graph, too. Where shapes allow it, the fusing cluster must have launched less.
+With --planted or --long it also compiles the interpreter with each bug of planted/fused-*.patch,
+and must find that one. Ends with "N passed, N failed".
 """
 import argparse
 import glob
@@ -205,6 +205,53 @@ def error_failures(target):
     return failures
 
 
+def told(target, make, feeds, n_runs):
+    """The messages of the first run that fails among some."""
+    with tf1.Graph().as_default() as graph, tf.device(GPU):
+        places = [tf1.placeholder(tf.float32, [None] * x.ndim) for x in feeds]
+        fetches = make(*places)
+        with tf1.Session(target, graph=graph) as session:
+            for _ in range(n_runs):
+                try:
+                    session.run(fetches, dict(zip(places, feeds)))
+                except tf.errors.OpError as error:
+                    return error.message
+    return "no run has failed"
+
+
+def chain(x):
+    """Launches of their own, and a program of three nodes behind them."""
+    for i in range(5):
+        x = tf.cumsum(x, axis=0, name=f"apart{i}")
+    return tf.tanh(RAW.Mul(x=tf.exp(x, name="a"), y=x, name="b"), name="c")
+
+
+def too_large(x, y):
+    small = tf.tanh(x, name="small")
+    culprit = RAW.Mul(x=small, y=y, name="culprit")
+    return [small, culprit, tf.exp(culprit, name="behind")]
+
+
+def attribution_failures(flags):
+    """A launch that fails, also when it was held back, is the failure of all nodes that it
+    computes; an output that finds no memory is that of its node."""
+    failures = []
+    x = numpy.linspace(0, 1, 64, dtype="float32")
+    for fail in ("cuLaunchKernel:6:999", "cuGraphLaunch:1:700"):
+        os.environ["MILLRACE_SIM_FAIL"] = fail
+        with Cluster(n_workers=1, worker_flags=flags) as cluster:
+            text = told(cluster.target, chain, [x], N_RUNS * 2)
+        if "[[{{node a}}, {{node b}}, {{node c}}]]" not in text or "apart" in text:
+            failures.append(f"attribution/{fail}: {text}")
+    del os.environ["MILLRACE_SIM_FAIL"]
+    with Cluster(n_workers=1, worker_flags=[*flags, "--gpu-memory", "2M"]) as cluster:
+        text = told(cluster.target, too_large, [x.reshape(64, 1).repeat(16, 0)[:1000],
+                                                numpy.ones([1, 1000], "float32")], 1)
+        if "{{node culprit}}" not in text or "small" in text or "behind" in text:
+            failures.append(f"attribution/memory: {text}")
+    return failures
+
+
 def failures_of(listed, kernels, plugin):
     """What is wrong with the cases and with errors; and which ops were fused."""
     os.environ["MILLRACE_SIM_KERNELS"] = ":".join(kernels)
@@ -273,6 +320,7 @@ def main():
     kernels = glob.glob(os.path.join(tests, "gpu_*.so"))
     plugin = os.path.join(run_ops.BUILD, "kernels", "cuda", "millrace-cuda.so")
     failures, fused = failures_of(listed, kernels, plugin)
+    failures += attribution_failures(["--gpu-plugin", plugin])
     never = sorted(wanted - fused - NOT_FUSED)
     if never and not arguments.only:
         failures.append(f"never fused: {' '.join(never)}")

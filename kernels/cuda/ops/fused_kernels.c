@@ -11,6 +11,8 @@
 #include "kernels/cuda/ops/elementwise_launch.h"
 #include "kernels/support/device_engine.h"
 
+enum { MAX_NODES_NAMED = 16 };
+
 _Static_assert(sizeof(struct fused_args) <= GPU_MAX_ARGS_BYTES, "the argument of a launch");
 
 /* ---- init ---- */
@@ -135,6 +137,18 @@ static void list_operands(struct gpu_fused_state *state) {
     }
 }
 
+/* A launch computes all nodes at once, so a failure of it is the failure of none in particular. */
+static const char *name_nodes(const struct fused_program *program, struct arena *arena) {
+    struct str text = STR_INIT;
+    for (int k = 0; k < program->n_instructions && k < MAX_NODES_NAMED; k++)
+        str_addf(&text, "%s{{node %s}}", k > 0 ? ", " : "", program->instructions[k]->name);
+    if (program->n_instructions > MAX_NODES_NAMED)
+        str_addf(&text, " and %d more", program->n_instructions - MAX_NODES_NAMED);
+    const char *kept = arena_strdup(arena, str_text(&text));
+    str_fini(&text);
+    return kept;
+}
+
 struct status *gpu_fused_init(struct kernel_init *init) {
     struct gpu_fused_state *state = xcalloc(1, sizeof(*state));
     init->state = state;
@@ -147,6 +161,7 @@ struct status *gpu_fused_init(struct kernel_init *init) {
     for (int k = 0; k < state->program.n_instructions; k++)
         TRY(init_instruction(init, state, k));
     list_operands(state);
+    state->nodes = name_nodes(&state->program, &state->program.graph.arena);
     for (int i = state->n_outputs - 1; i >= 0; i--)
         state->instructions[state->program.results[i]].output = i;
     return gpu_function_find(gpu_of_init(init), "fused", &state->function);
@@ -163,10 +178,8 @@ void gpu_fused_fini(void *arg) {
 
 /* ---- the instructions one by one ---- */
 
-static enum kernel_result fail(struct kernel_ctx *ctx, const struct gpu_fused_instruction *of,
-                               struct status *status_take) {
-    return kernel_fail(
-        ctx, status_suffix_take(status_take, "\n\t [[{{node %s}}]]", of->kernel.node->name));
+static struct status *of_node_take(struct status *st, const struct gpu_fused_instruction *of) {
+    return st ? status_suffix_take(st, "\n\t [[{{node %s}}]]", of->kernel.node->name) : NULL;
 }
 
 /* An operand that nobody else reads is moved, so that the kernel can take over its memory. */
@@ -199,7 +212,7 @@ static void run_instruction(struct kernel_ctx *ctx, const struct gpu_fused_instr
     if (!own.status)
         CHECK(of->kernel.compute(&own) == KERNEL_DONE);
     if (own.status)
-        fail(ctx, of, own.status);
+        kernel_fail(ctx, of_node_take(own.status, of));
     for (int i = 0; i < of->n_operands; i++)
         tensor_clear(&operands[i]);
 }
@@ -271,17 +284,30 @@ static struct status *run_stage(struct gpu_fused_run *run, int stage, struct fus
     int n_outputs = 0;
     for (int k = 0; k < state->n_instructions; k++)
         if (run->values[state->n_inputs + k].stage == stage) {
-            TRY(make_output(run, stage, k, reads));
+            TRY(of_node_take(make_output(run, stage, k, reads), &state->instructions[k]));
             args->out[n_outputs++] = run->values[state->n_inputs + k].data;
         }
     for (int value = 0; value < state->n_inputs + state->n_instructions; value++)
         if (reads->input[value] >= 0)
             args->in[reads->input[value]] = run->values[value].data;
-    if (run->compiled[stage])
-        return gpu_fused_launch_compiled(run->ctx, run->compiled[stage], args);
-    return gpu_launch(run->ctx, state->function,
-                      gpu_grid_for(run->ctx, (args->n + FUSED_ELEMENTS - 1) / FUSED_ELEMENTS),
-                      args);
+    struct status *st =
+        run->compiled[stage]
+            ? gpu_fused_launch_compiled(run->ctx, run->compiled[stage], args, state->nodes)
+            : gpu_launch_nodes(run->ctx, state->function,
+                               gpu_grid_for(run->ctx,
+                                            (args->n + FUSED_ELEMENTS - 1) / FUSED_ELEMENTS),
+                               args, GPU_ARGS_BYTES(args), state->nodes);
+    return st ? status_suffix_take(st, "\n\t [[%s]]", state->nodes) : NULL;
+}
+
+/* The first instruction that reads an input. */
+static const struct gpu_fused_instruction *reader_of(const struct gpu_fused_state *state,
+                                                     int input) {
+    for (int k = 0; k < state->n_instructions; k++)
+        for (int i = 0; i < state->instructions[k].n_operands; i++)
+            if (state->instructions[k].operands[i] == input)
+                return &state->instructions[k];
+    return &state->instructions[0];
 }
 
 /* Puts small host values of several elements into scratch memory. */
@@ -290,7 +316,8 @@ static struct status *stage_inputs(struct gpu_fused_run *run, struct buffer **re
         const struct tensor *in = kernel_input(run->ctx, i);
         if (in->storage != TENSOR_INLINE || run->values[i].is_inline)
             continue;
-        TRY(gpu_stage(run->ctx, in->bytes, tensor_size_bytes(in), &ret_staged[i]));
+        struct status *st = gpu_stage(run->ctx, in->bytes, tensor_size_bytes(in), &ret_staged[i]);
+        TRY(of_node_take(st, reader_of(run->state, i)));
         run->values[i].data = (uint64_t)ret_staged[i]->data;
     }
     return NULL;
@@ -350,7 +377,7 @@ static bool run_together(struct gpu_fused_run *run) {
     }
     for (int i = 0; i < run->state->n_outputs; i++)
         tensor_clear(&run->ctx->outputs[i]);
-    fail(run->ctx, &run->state->instructions[run->state->n_instructions - 1], st);
+    kernel_fail(run->ctx, st);
     return true;
 }
 

@@ -21,7 +21,7 @@ void swap_add_device(struct device *device) { replace_device(NULL, device); }
 
 void swap_remove_device(struct device *device) { replace_device(device, NULL); }
 
-static struct device *device_of(const struct kernel_ctx *ctx) {
+struct device *swap_device_of(const struct kernel_ctx *ctx) {
     const struct allocator *allocator = ctx->instance->allocator;
     if (likely(!allocator->device_memory))
         return NULL;
@@ -33,17 +33,21 @@ static struct device *device_of(const struct kernel_ctx *ctx) {
     return NULL;
 }
 
-bool swap_is_wanted(const struct kernel_ctx *ctx, const struct tensor *value) {
+bool swap_is_short(const struct kernel_ctx *ctx) {
     const struct allocator *allocator = ctx->instance->allocator;
-    if (likely(!device_of(ctx)) || value->storage != TENSOR_BUFFER || !tensor_is_on_device(value))
+    if (likely(!swap_device_of(ctx)))
         return false;
     int64_t in_use = atomic_load_explicit(&allocator->in_use_bytes, memory_order_relaxed);
-    return tensor_size_bytes(value) > SWAP_MIN_BYTES &&
-           in_use > allocator->limit_bytes / 100 * SWAP_ABOVE_PERCENT;
+    return in_use > allocator->limit_bytes / 100 * SWAP_ABOVE_PERCENT;
+}
+
+bool swap_is_wanted(const struct kernel_ctx *ctx, const struct tensor *value) {
+    return value->storage == TENSOR_BUFFER && tensor_is_on_device(value) &&
+           tensor_size_bytes(value) > SWAP_MIN_BYTES && swap_is_short(ctx);
 }
 
 bool swap_is_out(const struct kernel_ctx *ctx, const struct tensor *value) {
-    return device_of(ctx) && value->n_elements > 0 &&
+    return swap_device_of(ctx) && value->n_elements > 0 &&
            dtype_in((enum dtype)value->dtype, DTYPES_PLAIN) && !tensor_is_on_device(value);
 }
 
@@ -94,7 +98,7 @@ static enum kernel_result start(struct kernel_ctx *ctx, struct swap *swap, struc
 
 enum kernel_result swap_out_start(struct kernel_ctx *ctx, struct swap *swap,
                                   const struct tensor *value) {
-    return start(ctx, swap, device_of(ctx), NULL, value);
+    return start(ctx, swap, swap_device_of(ctx), NULL, value);
 }
 
 struct swap_in {
@@ -114,13 +118,13 @@ enum kernel_result swap_in_take(struct kernel_ctx *ctx, int output, struct tenso
     struct swap_in *in = aligned_alloc(_Alignof(struct swap_in), sizeof *in);
     CHECK(in);
     *in = (struct swap_in){.swap.finish = finish_in, .output = output};
-    enum kernel_result result = start(ctx, &in->swap, NULL, device_of(ctx), value);
+    enum kernel_result result = start(ctx, &in->swap, NULL, swap_device_of(ctx), value);
     tensor_clear(value); /* the copy has a reference */
     return result;
 }
 
 struct status *swap_in_now(struct kernel_ctx *ctx, struct tensor *element) {
-    struct device *device = device_of(ctx);
+    struct device *device = swap_device_of(ctx);
     struct tensor made = TENSOR_INIT;
     if (!swap_is_out(ctx, element))
         return NULL;

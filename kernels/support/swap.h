@@ -30,6 +30,10 @@ struct swap {
     struct pool_task task;
 };
 
+/* The device whose values may leave its memory, of the node; NULL: there is none. */
+struct device *swap_device_of(const struct kernel_ctx *ctx);
+/* Is more than 70 % of that device's limit in use? */
+bool swap_is_short(const struct kernel_ctx *ctx);
 /* Is the value in the memory of the node's device, larger than 2,048 bytes, and is more than 70 %
  * of the device's limit in use? These are TensorFlow's numbers. */
 bool swap_is_wanted(const struct kernel_ctx *ctx, const struct tensor *value);

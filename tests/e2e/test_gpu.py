@@ -158,6 +158,72 @@ except tf.errors.ResourceExhaustedError:
 """
 
 
+# A cond in a loop of TensorFlow 2, whose optionals move, too, and a TensorArray that a loop writes
+# and another one reads: both keep ten times 16 MiB.
+SWAPPING_MORE = """
+import json
+import sys
+import numpy
+import tensorflow as tf
+tf1 = tf.compat.v1
+tf1.disable_eager_execution()
+SIZE = 80000
+CPU, GPU = ("/job:worker/task:0/device:" + name for name in ("CPU:0", "GPU:0"))
+
+def loop(n, body, *values):
+    return tf.while_loop(lambda i, *y: i < n, lambda i, *y: (i + 1, *body(i, *y)), [0, *values],
+                         parallel_iterations=1, swap_memory=True)[1:]
+
+def conditions(x):
+    w = tf.reduce_mean(x) * 0.5
+    branch = lambda i, y: [tf.cond(tf.reduce_mean(y) > 1.2, lambda: tf.sin(y * w) + x,
+                                   lambda: y + x)]
+    y, = loop(260, branch, x)
+    return [y[0], tf.reduce_sum(tf.gradients(tf.reduce_mean(y), x)[0] * x)]
+
+def array(x):
+    n = 520
+    made = tf.TensorArray(tf.float32, n, element_shape=[SIZE])
+    y, made = loop(n, lambda i, y, to: (tf.sin(y) + x, to.write(i, y)), x, made)
+    total, = loop(n, lambda i, s: [s + made.read(i)], tf.zeros([SIZE]))
+    return [y[0], tf.reduce_mean(total)]
+
+for is_v2, make in ((True, conditions), (False, array)):
+    (tf1.enable_control_flow_v2 if is_v2 else tf1.disable_control_flow_v2)()
+    found = []
+    for device in (CPU, GPU):
+        with tf.Graph().as_default() as graph, tf.device(device):
+            x = tf1.placeholder(tf.float32, [SIZE])
+            fetches = make(x)
+            with tf1.Session(sys.argv[1]) as session:
+                feed = {x: numpy.linspace(0.5, 1.5, SIZE).astype("float32")}
+                found.append([float(value) for value in session.run(fetches, feed)])
+    print(json.dumps(found))
+"""
+
+
+# Keeps a tensor of one GPU, and asks for it on each.
+KEPT = """
+import sys
+import tensorflow as tf
+tf1, raw = tf.compat.v1, tf.raw_ops
+tf1.disable_eager_execution()
+GPUS = ["/job:worker/replica:0/task:0/device:GPU:%d" % i for i in range(2)]
+with tf1.Session(sys.argv[1]) as session:
+    with tf.device(GPUS[0]):
+        handle = raw.GetSessionHandle(value=tf.constant([1.0, 2.0]) * 3.0)
+    place = tf1.placeholder(tf.string)
+    kept = session.run(handle)
+    for gpu in GPUS:
+        with tf.device(gpu):
+            value = raw.GetSessionTensor(handle=place, dtype=tf.float32) + 1.0
+        try:
+            print(session.run(value, {place: kept.handle}).tolist())
+        except tf.errors.OpError as error:
+            print(type(error).__name__, error.message.replace(chr(10), " "))
+"""
+
+
 def has_driver():
     try:
         ctypes.CDLL("libcuda.so.1")
@@ -278,6 +344,26 @@ class TestGpu(harness.TestCase):
             self.assertEqual(on_cpu[0], on_gpu[0])
             self.assertAlmostEqual(on_cpu[1], on_gpu[1], delta=TOLERANCE * abs(on_cpu[1]))
         self.assertEqual(without, "no memory")
+
+    def test_optionals_and_tensor_arrays_keep_ten_times_the_memory_of_their_gpu(self):
+        command = ["sh", "-c", 'exec "$0" -c "$1" "$MILLRACE_TARGET"', WARM_PYTHON, SWAPPING_MORE]
+        output = self.run_on_gpus(*command, n_devices=1,
+                                  flags=["--worker-flag", "--gpu-memory=16M"])
+        results = [json.loads(line) for line in output.splitlines()]
+        self.assertEqual(len(results), 2)
+        for on_cpu, on_gpu in results:
+            self.assertEqual(on_cpu[0], on_gpu[0])
+            self.assertAlmostEqual(on_cpu[1], on_gpu[1], delta=TOLERANCE * abs(on_cpu[1]))
+
+    def test_a_gpu_refuses_the_tensor_that_another_gpu_keeps(self):
+        output = self.run_on_gpus("sh", "-c", 'exec "$0" -c "$1" "$MILLRACE_TARGET"', WARM_PYTHON,
+                                  KEPT, n_devices=2)
+        same, other = output.splitlines()
+        self.assertEqual(same, "[4.0, 7.0]")
+        self.assertRegex(other, r"^InvalidArgumentError .*The tensor with handle 'GetSessionHandle;"
+                                r"\d+;/job:worker/replica:0/task:0/device:GPU:0' is not in the "
+                                r"memory of /job:worker/replica:0/task:0/device:GPU:1 ")
+        self.assertIn("{{node GetSessionTensor_1}}", other)
 
     def lost_gpu(self, kill, *flags):
         """The processes of a client, a worker that loses its GPU in the Nth call of the driver, and

@@ -53,8 +53,8 @@ struct gpu_fused_state {
     struct gpu_fused_instruction *instructions; /* in the arena of the program's graph */
     int n_inputs, n_instructions, n_outputs;
     bool can_be_steps; /* no instruction is BLOCK_NEVER */
-    /* The nodes of the program, for a message about a launch: "{{node a}}, {{node b}}". In the arena
-     * of the program's graph. */
+    /* The nodes of the program, for a message about a launch: "{{node a}}, {{node b}}". In the
+     * arena of the program's graph. */
     const char *nodes;
     const struct gpu_function *function;
 };

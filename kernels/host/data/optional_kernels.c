@@ -5,6 +5,7 @@
 #include "common/tensor/tensor_proto.h"
 #include "kernels/host/data/optional.h"
 #include "kernels/kernel.h"
+#include "kernels/support/swap_many.h"
 #include "kernels/support/variant.h"
 
 extern const struct kernel_list optional_kernels;
@@ -105,18 +106,48 @@ static struct status *optional_decode(struct span proto, struct allocator *alloc
     return st;
 }
 
+/* Makes a copy that shares the components. */
+static struct status *optional_clone(const struct optional *of, struct optional **ret) {
+    TRY(optional_new(of->has_value, of->n, ret));
+    (*ret)->depth = of->depth;
+    for (int64_t i = 0; i < of->n; i++)
+        tensor_copy(&(*ret)->components[i], &of->components[i]);
+    return NULL;
+}
+
+static struct status *optional_copy(const struct object *object, struct object **ret,
+                                    struct tensor **ret_tensors, int64_t *ret_n) {
+    struct optional *made = NULL;
+    TRY(optional_clone((const struct optional *)object, &made));
+    *ret = &made->object;
+    *ret_tensors = made->components;
+    *ret_n = made->n;
+    return NULL;
+}
+
 /* Makes *a an optional that nobody else holds. Its components may still be shared. */
 static struct status *optional_own(struct object **a) {
-    struct optional *old = (struct optional *)*a, *made = NULL;
-    if (atomic_load_explicit(&old->object.n_refs, memory_order_acquire) == 1)
+    struct optional *made = NULL;
+    if (atomic_load_explicit(&(*a)->n_refs, memory_order_acquire) == 1)
         return NULL;
-    TRY(optional_new(old->has_value, old->n, &made));
-    made->depth = old->depth;
-    for (int64_t i = 0; i < old->n; i++)
-        tensor_copy(&made->components[i], &old->components[i]);
+    TRY(optional_clone((struct optional *)*a, &made));
     object_unref(*a);
     *a = &made->object;
     return NULL;
+}
+
+/* On a device, components may have been moved to the host's memory (kernels/support/swap.h). */
+static struct status *add_component(struct kernel_ctx *ctx, struct tensor *sum,
+                                    const struct tensor *by) {
+    struct tensor there = TENSOR_INIT;
+    tensor_copy(&there, by);
+    struct status *st = swap_in_now(ctx, sum);
+    if (!st)
+        st = swap_in_now(ctx, &there);
+    if (!st)
+        st = variant_tensor_add(ctx, sum, &there);
+    tensor_clear(&there);
+    return st;
 }
 
 static struct status *optional_add(struct kernel_ctx *ctx, struct object **a,
@@ -132,7 +163,7 @@ static struct status *optional_add(struct kernel_ctx *ctx, struct object **a,
     TRY(optional_own(a));
     struct optional *sum = (struct optional *)*a;
     for (int64_t i = 0; i < sum->n; i++)
-        TRY(variant_tensor_add(ctx, &sum->components[i], &by->components[i]));
+        TRY(add_component(ctx, &sum->components[i], &by->components[i]));
     return note_depth(sum);
 }
 
@@ -145,7 +176,7 @@ static struct status *optional_zeros(struct kernel_ctx *ctx, struct object **a) 
 }
 
 const struct variant_kind optional_variant_kind = {&optional_type, optional_decode, optional_depth,
-                                                   optional_add, optional_zeros};
+                                                   optional_add,   optional_zeros,  optional_copy};
 
 /* ---- kernels ---- */
 
@@ -255,7 +286,7 @@ static enum kernel_result optional_get_value(struct kernel_ctx *ctx) {
     }
     object_unref(&optional->object);
     KERNEL_TRY(ctx, st);
-    return KERNEL_DONE;
+    return swap_in_outputs(ctx);
 }
 
 // clang-format off

@@ -5,7 +5,7 @@
  * (kernels/host/resources/tensor_list.h). */
 #include "kernels/host/resources/list_internal.h"
 #include "kernels/support/dims.h"
-#include "kernels/support/swap.h"
+#include "kernels/support/swap_many.h"
 
 #include <stdlib.h>
 
@@ -114,9 +114,57 @@ static struct status *list_swapped(struct swap *swap, struct status *st_take) {
     return st_take;
 }
 
+/* The same for an element that is a variant: a copy whose tensors are on their way. */
+struct variant_swap {
+    struct swap_many many;
+    struct tensor_list *list;
+    int64_t i;
+    struct tensor value;
+};
+
+static struct status *variant_swapped(struct swap_many *many, struct status *st_take) {
+    struct variant_swap *job = CONTAINER_OF(many, struct variant_swap, many);
+    if (st_take) {
+        tensor_list_unref(job->list);
+    } else {
+        tensor_clear(&job->list->elements[job->i]);
+        tensor_move(&job->list->elements[job->i], &job->value);
+        list_output(many->ctx, 0, job->list);
+    }
+    tensor_clear(&job->value);
+    free(job);
+    return st_take;
+}
+
+static enum kernel_result output_with_variant_take(struct kernel_ctx *ctx, struct tensor_list *list,
+                                                   int64_t i) {
+    struct tensor value = TENSOR_INIT;
+    struct variant_places places;
+    struct status *st = swap_variant_begin(ctx, &list->elements[i], &value, &places);
+    if (st || places.n == 0) {
+        if (st)
+            tensor_list_unref(list);
+        else
+            list_output(ctx, 0, list);
+        KERNEL_TRY(ctx, st);
+        return KERNEL_DONE;
+    }
+    struct variant_swap *job = aligned_alloc(_Alignof(struct variant_swap), sizeof *job);
+    CHECK(job);
+    *job = (struct variant_swap){
+        .many = {.finish = variant_swapped, .places = places, .to_host = true},
+        .list = list,
+        .i = i,
+        .value = TENSOR_INIT};
+    tensor_move(&job->value, &value);
+    return swap_many_start(ctx, &job->many);
+}
+
 /* Output 0 is the list, whose element i is new. Where memory is short the element moves first. */
 static enum kernel_result output_with_new_take(struct kernel_ctx *ctx, struct tensor_list *list,
                                                int64_t i) {
+    if (unlikely(list->dtype == DT_VARIANT))
+        return output_with_variant_take(ctx, list, i);
     if (likely(!swap_is_wanted(ctx, &list->elements[i]))) {
         list_output(ctx, 0, list);
         return KERNEL_DONE;

@@ -5,6 +5,7 @@
 
 #include "kernels/kernel.h"
 #include "kernels/support/device_engine.h"
+#include "kernels/support/swap.h"
 #include "kernels/support/update.h"
 
 /* ---- elements ---- */
@@ -207,6 +208,7 @@ static struct status *element_add(struct tensor_array *array, struct kernel_ctx 
         return status_invalid("TensorArray %s: Could not aggregate to TensorArray index %lld "
                               "because type %s cannot be added",
                               array->name, (long long)index, dtype_name(array->dtype));
+    TRY(swap_in_now(ctx, sum));
     int64_t n = sum->n_elements;
     if (tensor_is_sole(sum)) {
         TRY(add_values(ctx, array->dtype, tensor_data(sum), tensor_cdata(sum), tensor_cdata(value),
@@ -279,6 +281,26 @@ struct status *tensor_array_write_many(struct tensor_array *array, struct kernel
     return st;
 }
 
+void tensor_array_look(struct tensor_array *array, int64_t index, struct tensor *ret) {
+    pthread_mutex_lock(&array->lock);
+    if (!array->is_closed && index < array->n)
+        tensor_copy(ret, &array->elements[index].value);
+    pthread_mutex_unlock(&array->lock);
+}
+
+void tensor_array_replace(struct tensor_array *array, int64_t index, const struct tensor *from,
+                          struct tensor *by) {
+    pthread_mutex_lock(&array->lock);
+    if (!array->is_closed) {
+        struct tensor *value = &array->elements[index].value;
+        if (value->storage == TENSOR_BUFFER && value->data == from->data) {
+            tensor_clear(value);
+            tensor_move(value, by);
+        }
+    }
+    pthread_mutex_unlock(&array->lock);
+}
+
 /* ---- reading ---- */
 
 static struct status *read_zeros(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index,
@@ -349,6 +371,8 @@ struct status *tensor_array_read_many(struct tensor_array *array, struct kernel_
     for (int64_t i = 0; i < n && !st; i++)
         st = read_locked(array, ctx, indices ? indices[i] : i, &ret[i]);
     pthread_mutex_unlock(&array->lock);
+    for (int64_t i = 0; i < n && !st; i++)
+        st = swap_in_now(ctx, &ret[i]);
     return st;
 }
 

@@ -58,15 +58,24 @@ struct status *tensor_array_new_grad(struct tensor_array *of, const char *name,
  * INVALID_ARGUMENT with TensorFlow's words. */
 struct status *tensor_array_write(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index,
                                   struct tensor *value) MUST_USE;
+/* Sets *ret, which holds nothing, to the value of element `index`; leaves it alone if there is
+ * none. */
+void tensor_array_look(struct tensor_array *array, int64_t index, struct tensor *ret);
+/* Takes *by, the same value in other memory, unless the value of element `index` is no longer
+ * `from`, to which the caller has a reference. */
+void tensor_array_replace(struct tensor_array *array, int64_t index, const struct tensor *from,
+                          struct tensor *by);
 /* Writes n elements: values[i] into element indices[i], or into element i without indices. */
 struct status *tensor_array_write_many(struct tensor_array *array, struct kernel_ctx *ctx,
                                        const int32_t *indices, int64_t n,
                                        struct tensor *values) MUST_USE;
-/* *ret must hold nothing. */
+/* *ret must hold nothing. It may get a value that was moved to the host's memory
+ * (kernels/support/swap.h). */
 struct status *tensor_array_read(struct tensor_array *array, struct kernel_ctx *ctx, int64_t index,
                                  struct tensor *ret) MUST_USE;
 /* Reads n elements: ret[i] is element indices[i], or element i without indices. After an error ret
- * holds the elements read so far. */
+ * holds the elements read so far. On a device, values that were moved to the host's memory are
+ * brought back. */
 struct status *tensor_array_read_many(struct tensor_array *array, struct kernel_ctx *ctx,
                                       const int32_t *indices, int64_t n,
                                       struct tensor *ret) MUST_USE;

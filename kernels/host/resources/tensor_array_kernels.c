@@ -9,6 +9,7 @@
 #include "kernels/host.h"
 #include "kernels/host/resources/tensor_array.h"
 #include "kernels/support/device_engine.h"
+#include "kernels/support/swap.h"
 
 extern const struct kernel_list tensor_array_kernels;
 
@@ -224,6 +225,45 @@ static struct status *index_of_input(const struct kernel_ctx *ctx, int64_t *ret)
     return NULL;
 }
 
+/* The value of an element is on its way to the host's memory. */
+struct write_swap {
+    struct swap swap;
+    struct tensor_array *array;
+    int64_t index;
+    struct tensor value; /* on the device: keeps its memory, by which it is known */
+};
+
+static struct status *write_swapped(struct swap *swap, struct status *st_take) {
+    struct write_swap *job = CONTAINER_OF(swap, struct write_swap, swap);
+    if (!st_take)
+        tensor_array_replace(job->array, job->index, &job->value, &swap->value);
+    tensor_clear(&swap->value);
+    tensor_clear(&job->value);
+    tensor_array_unref(job->array);
+    free(job);
+    return st_take;
+}
+
+/* Where the device's memory is short, the element moves before the write is done. Takes the
+ * reference to the array. */
+static enum kernel_result swap_written_take(struct kernel_ctx *ctx, struct tensor_array *array,
+                                            int64_t index) {
+    struct tensor value = TENSOR_INIT;
+    if (unlikely(swap_is_short(ctx)))
+        tensor_array_look(array, index, &value);
+    if (likely(!swap_is_wanted(ctx, &value))) {
+        tensor_clear(&value);
+        tensor_array_unref(array);
+        return KERNEL_DONE;
+    }
+    struct write_swap *job = aligned_alloc(_Alignof(struct write_swap), sizeof *job);
+    CHECK(job);
+    *job = (struct write_swap){
+        .swap.finish = write_swapped, .array = array, .index = index, .value = TENSOR_INIT};
+    tensor_move(&job->value, &value);
+    return swap_out_start(ctx, &job->swap, &job->value);
+}
+
 static enum kernel_result array_write(struct kernel_ctx *ctx) {
     struct tensor_array *array = NULL;
     int64_t index = 0;
@@ -232,10 +272,12 @@ static enum kernel_result array_write(struct kernel_ctx *ctx) {
     struct status *st = tensor_array_check_write(array, &ctx->inputs[2]);
     if (likely(!st))
         st = tensor_array_write(array, ctx, index, &ctx->inputs[2]);
-    tensor_array_unref(array);
-    KERNEL_TRY(ctx, st);
+    if (unlikely(st != NULL)) {
+        tensor_array_unref(array);
+        return kernel_fail(ctx, st);
+    }
     kernel_pass(ctx, 3, 0);
-    return KERNEL_DONE;
+    return swap_written_take(ctx, array, index);
 }
 
 static enum kernel_result array_read(struct kernel_ctx *ctx) {
@@ -243,11 +285,15 @@ static enum kernel_result array_read(struct kernel_ctx *ctx) {
     int64_t index = 0;
     KERNEL_TRY(ctx, index_of_input(ctx, &index));
     KERNEL_TRY(ctx, tensor_array_of_input(ctx, &array));
+    struct tensor value = TENSOR_INIT;
     struct status *st = tensor_array_check_read(array, (enum dtype)ctx->instance->out_types[0]);
     if (likely(!st))
-        st = tensor_array_read(array, ctx, index, &ctx->outputs[0]);
+        st = tensor_array_read(array, ctx, index, &value);
     tensor_array_unref(array);
     KERNEL_TRY(ctx, st);
+    if (unlikely(swap_is_out(ctx, &value)))
+        return swap_in_take(ctx, 0, &value);
+    tensor_move(&ctx->outputs[0], &value);
     return KERNEL_DONE;
 }
 

@@ -263,9 +263,23 @@ def suite_cuda(options):
     return tally
 
 
+def replays_sanitized():
+    """A sample of replayed ops with daemons under AddressSanitizer and UBSan. The library of the
+    simulated device handles SIGSEGV itself."""
+    if not build("build-asan"):
+        return Tally(0, 1)
+    env = {"MILLRACE_BUILD": "build-asan", "MILLRACE_BIN": os.path.join(ROOT, "build-asan", "bin"),
+           "MILLRACE_KERNELS_BUILD": os.environ.get("MILLRACE_BUILD", "build"),
+           "ASAN_OPTIONS": "handle_segv=0:detect_leaks=1",
+           "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
+    return run_python_suite("tests/cuda/run_ops.py", argparse.Namespace(long=False), env=env,
+                            arguments=["--replays", "--sample", "60"])
+
+
 def suite_gpu(options):
     """The rows that a GPU computes, on a simulated one: beside the CPU in one cluster, beside
-    TensorFlow, in published networks, and as tools/gpu_run replays them elsewhere."""
+    TensorFlow, in published networks, and as tools/gpu_run replays them elsewhere. Also a sample
+    with sanitized daemons."""
     build = os.environ.get("MILLRACE_BUILD", "build")
     plugin = os.path.join(ROOT, build, "kernels", "cuda", "millrace-cuda.so")
     if not os.path.exists(os.path.join(ROOT, build, "tests", "cuda", "sim", "sim_device")):
@@ -274,6 +288,7 @@ def suite_gpu(options):
     tally.add(run_python_suite("tests/cuda/run_ops.py", options,
                                arguments=["--replays"] + ([] if options.long else
                                                           ["--sample", "300"])))
+    tally.add(replays_sanitized())
     tally.add(run_python_suite("tests/cuda/run_fused.py", options))
     tally.add(run_python_suite("tests/differential/run_kernels.py", options, 14400,
                                env={"GRAPH_EVAL_GPU": plugin},

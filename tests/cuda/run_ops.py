@@ -27,6 +27,8 @@ import tempfile
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("MILLRACE_BUILD", "build"))
+# A sanitized build has no kernels of its own: the device process is not sanitized.
+KERNELS = os.path.join(ROOT, os.environ.get("MILLRACE_KERNELS_BUILD", BUILD), "tests", "cuda")
 sys.path.insert(0, os.path.join(ROOT, "tests", "differential"))
 
 import numpy  # noqa: E402
@@ -846,7 +848,7 @@ def main():
     os.environ["LD_LIBRARY_PATH"] = os.path.join(tests, "sim") + (":" + path if path else "")
     os.environ["MILLRACE_SIM_DEVICES"] = "1"
     os.environ["MILLRACE_SIM_SEED"] = str(arguments.seed)
-    kernels = glob.glob(os.path.join(tests, "gpu_*.so"))
+    kernels = glob.glob(os.path.join(KERNELS, "gpu_*.so"))
     os.environ["MILLRACE_SIM_KERNELS"] = ":".join(kernels)
     plugin = os.path.join(BUILD, "kernels", "cuda", "millrace-cuda.so")
     with Cluster(worker_flags=["--gpu", "require", "--gpu-plugin", plugin]) as cluster:

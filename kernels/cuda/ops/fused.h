@@ -104,6 +104,6 @@ const struct gpu_function *gpu_fused_compiled(struct kernel_ctx *ctx,
                                               const struct fused_args *args);
 struct status *gpu_fused_launch_compiled(struct kernel_ctx *ctx,
                                          const struct gpu_function *function,
-                                         const struct fused_args *args) MUST_USE;
+                                         const struct fused_args *args, const char *nodes) MUST_USE;
 
 #endif

@@ -293,10 +293,10 @@ static struct status *run_stage(struct gpu_fused_run *run, int stage, struct fus
     struct status *st =
         run->compiled[stage]
             ? gpu_fused_launch_compiled(run->ctx, run->compiled[stage], args, state->nodes)
-            : gpu_launch_nodes(run->ctx, state->function,
-                               gpu_grid_for(run->ctx,
-                                            (args->n + FUSED_ELEMENTS - 1) / FUSED_ELEMENTS),
-                               args, GPU_ARGS_BYTES(args), state->nodes);
+            : gpu_launch_nodes(
+                  run->ctx, state->function,
+                  gpu_grid_for(run->ctx, (args->n + FUSED_ELEMENTS - 1) / FUSED_ELEMENTS), args,
+                  GPU_ARGS_BYTES(args), state->nodes);
     return st ? status_suffix_take(st, "\n\t [[%s]]", state->nodes) : NULL;
 }
 

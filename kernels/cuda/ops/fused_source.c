@@ -295,7 +295,7 @@ static void add_words(struct words *words, const void *from, size_t n) {
 
 struct status *gpu_fused_launch_compiled(struct kernel_ctx *ctx,
                                          const struct gpu_function *function,
-                                         const struct fused_args *args) {
+                                         const struct fused_args *args, const char *nodes) {
     struct key key;
     struct words words = {.n = 0};
     make_key(args, &key);
@@ -308,9 +308,9 @@ struct status *gpu_fused_launch_compiled(struct kernel_ctx *ctx,
     for (int k = 0; k < operands.n_inputs; k++)
         if (operands.strided[k] >= 0)
             add_words(&words, args->strides[k], (size_t)args->rank);
-    return gpu_launch_bytes(ctx, function,
+    return gpu_launch_nodes(ctx, function,
                             gpu_grid_for(ctx, (args->n + FUSED_ELEMENTS - 1) / FUSED_ELEMENTS),
-                            words.at, words.n * sizeof(*words.at));
+                            words.at, words.n * sizeof(*words.at), nodes);
 }
 
 _Static_assert(sizeof(struct gpu_divisor) == 16, "two words");

@@ -37,6 +37,11 @@ struct device_copy {
     /* Called once, on any thread, after copy_start has returned false. Never called inside
      * copy_start. */
     void (*on_done)(struct device_copy *copy);
+    /* A copy to the host that fills this growing buffer (common/tensor/growing_buffer.h) instead of
+     * a new value's memory, from its front. The device holds a reference for as long as it may
+     * write, and calls growing_buffer_advance for what it has written; the caller ends the growth
+     * when the copy ends. Then `ret` is not used. NULL: the copy makes a new value. */
+    struct buffer *growing;
     struct list link; /* the device's */
     void *record;     /* the device's */
 };

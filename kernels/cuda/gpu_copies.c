@@ -17,6 +17,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/tensor/growing_buffer.h"
 #include "kernels/cuda/gpu_host_memory.h"
 #include "kernels/cuda/gpu_peers.h"
 
@@ -33,8 +34,9 @@ struct gpu_job {
      * away ends the copy or the wait. */
     struct device_copy *copy;
     struct device_wait *wait;
-    struct gpu_device *to; /* of a copy between devices through the host */
-    struct tensor held;    /* what stays alive until the job has ended */
+    struct gpu_device *to;  /* of a copy between devices through the host */
+    struct tensor held;     /* what stays alive until the job has ended */
+    struct buffer *growing; /* device_copy.growing: a reference */
 };
 
 /* ---- copiers ---- */
@@ -43,6 +45,7 @@ static void job_free(struct gpu_device *gpu, struct gpu_job *job) {
     if (job->ready)
         gpu_event_put(gpu, job->ready);
     tensor_clear(&job->held);
+    buffer_unref(job->growing);
     free(job);
 }
 
@@ -192,15 +195,19 @@ static struct status *start_out_piece(struct gpu_copier *copier, const char *fro
     return mark_piece(copier, i);
 }
 
+/* `growing` is NULL, or the buffer of `to`. */
 static struct status *copy_out_pieces(struct gpu_copier *copier, const char *from, char *to,
-                                      size_t size_bytes) {
+                                      size_t size_bytes, struct buffer *growing) {
     TRY(start_out_piece(copier, from, 0, size_bytes));
     for (size_t done = 0; done < size_bytes; done += PIECE_BYTES) {
         int i = (int)(done / PIECE_BYTES % 2);
         if (size_bytes - done > PIECE_BYTES)
             TRY(start_out_piece(copier, from, done + PIECE_BYTES, size_bytes));
         TRY(wait_for_piece(copier, i));
-        memcpy(to + done, copier->pieces[i], MIN(size_bytes - done, (size_t)PIECE_BYTES));
+        size_t piece = MIN(size_bytes - done, (size_t)PIECE_BYTES);
+        memcpy(to + done, copier->pieces[i], piece);
+        if (growing)
+            growing_buffer_advance(growing, done + piece);
     }
     return NULL;
 }
@@ -218,13 +225,16 @@ static struct status *copy_out(struct gpu_copier *copier, struct gpu_job *job,
                                struct tensor *value) {
     const struct tensor *from = &job->held;
     size_t size_bytes = tensor_size_bytes(from);
-    TRY(tensor_new(job->allocator, (enum dtype)from->dtype, tensor_shape(from), value));
+    struct buffer *growing = job->growing;
+    if (!growing)
+        TRY(tensor_new(job->allocator, (enum dtype)from->dtype, tensor_shape(from), value));
     TRY(follow_compute(copier, job));
-    struct gpu_host_range *range = gpu_host_memory_use(copier->gpu, value, true);
+    char *to = growing ? growing->data : tensor_data(value);
+    struct gpu_host_range *range = growing ? NULL : gpu_host_memory_use(copier->gpu, value, true);
     struct status *st = range ? NULL : need_pieces(copier, size_bytes);
     if (!st)
-        st = range ? copy_out_direct(copier, from->data, tensor_data(value), size_bytes)
-                   : copy_out_pieces(copier, from->data, tensor_data(value), size_bytes);
+        st = range ? copy_out_direct(copier, from->data, to, size_bytes)
+                   : copy_out_pieces(copier, from->data, to, size_bytes, growing);
     if (!st)
         gpu_count_copy(copier->gpu, range ? DEVICE_TO_HOST_DIRECT : DEVICE_TO_HOST_STAGED,
                        size_bytes);
@@ -494,6 +504,7 @@ static bool ended(struct device_copy *copy, struct status *st) {
 static bool submit(struct gpu_copier *copier, struct device_copy *copy, struct gpu_job *job) {
     job->copy = copy;
     job->allocator = copy->allocator;
+    job->growing = copy->growing ? buffer_ref(copy->growing) : NULL;
     tensor_move(&job->held, &copy->from);
     atomic_fetch_add(&copier->gpu->n_copies, 1);
     copier_submit(copier, job);

@@ -133,6 +133,7 @@ void peer_drop_extra(struct peer *peer, int kind, struct status *why) {
 static void drop_channels(struct peer *peer, struct status *why) {
     heartbeat_stop(&peer->heartbeat);
     atomic_store_explicit(&peer->pushes_pregranted, false, memory_order_relaxed);
+    atomic_store_explicit(&peer->takes_pieces, false, memory_order_relaxed);
     peer_rdma_reset(&peer->rdma);
     peer_streams_reset(peer, why);
     peer->epoch_here = peer->epoch_there = 0;

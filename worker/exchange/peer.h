@@ -138,6 +138,7 @@ struct peer_greeting {
     uint64_t incarnation;
     enum channel_kind kind;
     unsigned n_streams; /* control channel: how many sockets the task takes for a value */
+    bool takes_pieces;  /* control channel: it takes values in pieces */
     /* control channel: its own; stream: the epoch of the control channel that it belongs to */
     uint64_t epoch;
 };
@@ -207,7 +208,7 @@ struct peer_value {
 };
 void peer_value_fini(struct peer_value *value);
 /* Pushes the value over the control or the bulk channel, depending on its size. Borrows it. Any
- * thread. */
+ * thread, but the loop's for a growing value (common/tensor/growing_buffer.h). */
 void peer_push(struct peer *peer, const struct peer_value *value);
 /* Writes the value to the slot that the peer has granted. Takes the contents of the value, also on
  * failure. Errors: INVALID_ARGUMENT. Loop thread. */
@@ -215,6 +216,10 @@ struct status *peer_write(struct peer *peer, const struct rdma_remote_slot *remo
                           struct peer_value *value_take) MUST_USE;
 /* Declines the slot, because the value does not exist any more. Loop thread. */
 void peer_decline(struct peer *peer, const struct rdma_remote_slot *remote_slot);
+
+/* Would a large value that is pushed now be sent in pieces, while it is still growing? Otherwise it
+ * would have to be whole first. Any thread. */
+bool peer_sends_pieces(struct peer *peer);
 
 /* ---- pre-grants (worker/exchange/rendezvous.h) ---- */
 

@@ -37,6 +37,7 @@ static struct status *check_hello(struct peer *peer, struct span meta) {
         peer_set_incarnation(peer, hello->incarnation);
         peer->is_greeted = true;
         peer->streams.n_theirs = hello->streams;
+        atomic_store_explicit(&peer->takes_pieces, hello->takes_pieces, memory_order_relaxed);
     }
     millrace__hello__free_unpacked(hello, NULL);
     return st;
@@ -207,6 +208,7 @@ void peer_hello_write(struct str *out, const char *task, uint64_t incarnation, u
     hello.host_id = (char *)(uintptr_t)host_id();
     hello.expected_incarnation = expected_incarnation;
     hello.streams = PEER_MAX_STREAMS;
+    hello.takes_pieces = true;
     size_t len = millrace__hello__get_packed_size(&hello);
     uint8_t *bytes = xmalloc(len);
     millrace__hello__pack(&hello, bytes);
@@ -413,6 +415,7 @@ struct status *peer_table_accept(struct peer_table *table, struct wire_conn *con
     if (kind == CHANNEL_CONTROL) {
         peer->epoch_there = greeting->epoch;
         peer->streams.n_theirs = greeting->n_streams;
+        atomic_store_explicit(&peer->takes_pieces, greeting->takes_pieces, memory_order_relaxed);
     }
     peer_table_add_channel(table);
     struct transport_channel *channel = transport_socket_adopt(conn, kind, &handlers, peer);

@@ -11,6 +11,7 @@
 #include "rpc/wire/heartbeat.h"
 #include "rpc/wire/link_report.h"
 #include "worker/exchange/peer.h"
+#include "worker/exchange/peer_pieces.h"
 #include "worker/exchange/peer_rdma.h"
 #include "worker/exchange/peer_shm.h"
 #include "worker/exchange/peer_streams.h"
@@ -39,7 +40,7 @@ struct peer_table {
     unsigned n_streams; /* over how many sockets a large value is sent */
     /* open streams, of all peers; loop thread */
     int n_streams_to, n_streams_from;
-    _Atomic int n_holders; /* records of RDMA that still use a peer; they keep the memory */
+    _Atomic int n_holders; /* records that still use a peer; they keep the memory */
     pthread_mutex_t lock;
     struct strmap peers; /* guarded by lock; changed on the loop thread only */
     int n_series;        /* loop thread: peers with has_series */
@@ -71,12 +72,14 @@ struct peer {
     _Atomic int n_pending_pregrants;
     /* there is a control channel over tcp; set on the loop thread */
     _Atomic bool pushes_pregranted;
+    _Atomic bool takes_pieces;  /* its Hello says so; set on the loop thread */
     uint64_t n_losses;          /* loop thread: how often the peer was lost */
     struct heartbeat heartbeat; /* loop thread; on while there is a control channel */
     struct peer_traffic ended;  /* loop thread: of sockets that have closed */
     struct peer_traffic shown;  /* loop thread: what was last shown, which never becomes less */
     double ns_per_byte; /* loop thread: of large values from the peer over a socket; 0: unknown */
     struct peer_streams streams; /* loop thread */
+    struct peer_pieces pieces;   /* loop thread */
     struct peer_shm shm;
     struct peer_rdma rdma;
     pthread_mutex_t lock;
@@ -100,7 +103,6 @@ struct channel_input {
     int64_t since_ns;         /* when a large Push began; 0: it is not measured */
     struct edge_message edge; /* a Push's */
     struct arrival *arrival;  /* a Stripe's value */
-    unsigned stripe;          /* and its number */
 };
 /* Returns the channel's record, which it makes at first use. */
 struct channel_input *peer_channel_input(struct transport_channel *channel);
@@ -157,5 +159,10 @@ enum link_way peer_socket_way(const struct peer *peer); /* how small ones do; li
 extern const struct peer_rdma_host peer_rdma_host;
 /* Appends a member of a JSON object: "name":"ready", or the reason why it is not. */
 void peer_describe_way(struct str *out, const char *name, bool is_ready, const struct str *why_not);
+/* Queues a message and flushes. Loop thread. */
+void peer_send(struct peer *peer, enum channel_kind kind, const struct wire_out *message);
+/* A record uses the peer from now on, until peer_release, and keeps the table's memory. */
+void peer_hold(struct peer *peer);
+void peer_release(struct peer *peer);
 
 #endif

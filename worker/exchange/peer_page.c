@@ -115,6 +115,20 @@ static void add_refused(struct peer *peer, struct str *out) {
     page_close(out, '}');
 }
 
+/* Values that are sent while they are copied from a device. */
+static void add_pieces(const struct peer *peer, struct str *out) {
+    const struct peer_pieces *pieces = &peer->pieces;
+    if (pieces->n_values + peer->streams.n_pieces_received == 0)
+        return;
+    page_open(out, "pieces", '{');
+    page_int(out, "values_sent", (int64_t)pieces->n_values);
+    page_int(out, "sent", (int64_t)pieces->n_sent);
+    page_int(out, "sent_before_whole", (int64_t)pieces->n_early);
+    page_int(out, "failed", (int64_t)pieces->n_failed);
+    page_int(out, "received", (int64_t)peer->streams.n_pieces_received);
+    page_close(out, '}');
+}
+
 static void add_peer(struct peer *peer, struct str *out) {
     const struct peer_traffic *traffic = traffic_of(peer);
     size_t queued_bytes = 0;
@@ -129,6 +143,7 @@ static void add_peer(struct peer *peer, struct str *out) {
     add_moved("sent", traffic->sent_bytes, out);
     add_moved("received", traffic->received_bytes, out);
     add_refused(peer, out);
+    add_pieces(peer, out);
     page_int(out, "queued_bytes", (int64_t)queued_bytes);
     page_int(out, "in_flight_bytes", atomic_load(&peer->in_flight_bytes));
     page_int(out, "rtt_us", peer->heartbeat.rtt_ns / 1000);

@@ -7,7 +7,7 @@
 #include "proto/worker.pb-c.h"
 #include "worker/exchange/peer_internal.h"
 
-enum { STRIPE_ALIGN = 64 << 10 };
+enum { STRIPE_ALIGN = 64 << 10, MAX_WHY_BYTES = 4096 };
 /* the payload of one message at most (rpc/wire/wire.h) */
 static const uint64_t max_value_bytes = 1ull << 40;
 
@@ -20,11 +20,12 @@ struct arrival {
     /* For the whole value. NULL: the value is not wanted any more, and the remaining stripes are
      * dropped. */
     struct buffer *buffer;
-    uint64_t total_bytes;
-    unsigned n_stripes;
-    uint32_t begun, done; /* a bit per stripe */
+    uint64_t total_bytes, stripe_bytes;
+    unsigned n_stripes, n_begun, n_done;
+    /* the sender gives it up: dropped once no stripe of it is being read */
+    bool has_failed;
+    uint64_t begun[]; /* a bit per stripe */
 };
-_Static_assert((int)PEER_MAX_STREAMS <= 32, "a bit per stripe");
 
 void peer_streams_init(struct peer_streams *streams) {
     *streams = (struct peer_streams){0};
@@ -64,11 +65,39 @@ void peer_streams_reset(struct peer *peer, struct status *why) {
 
 /* ---- stripes ---- */
 
-/* Returns where stripe `index` of n begins; for index n, the end. A value of PEER_STRIPE_MIN_BYTES
- * or more has no empty stripe. */
-static uint64_t stripe_begin(uint64_t total_bytes, unsigned n, unsigned index) {
+/* How a value is divided. */
+struct division {
+    uint64_t total_bytes, stripe_bytes;
+    unsigned n;
+};
+
+/* One stripe for each socket. A value of PEER_STRIPE_MIN_BYTES or more has no empty stripe. */
+static struct division divide_evenly(uint64_t total_bytes, unsigned n) {
     uint64_t each = (total_bytes / n + STRIPE_ALIGN - 1) & ~(uint64_t)(STRIPE_ALIGN - 1);
-    return index < n ? each * index : total_bytes;
+    return (struct division){total_bytes, each, n};
+}
+
+/* Returns where stripe `index` begins; for index n, the end. */
+static uint64_t stripe_begin(struct division division, unsigned index) {
+    return index < division.n ? division.stripe_bytes * index : division.total_bytes;
+}
+
+static struct division division_of(const Millrace__Stripe *stripe) {
+    return stripe->stripe_bytes == 0
+               ? divide_evenly(stripe->total_bytes, stripe->n_stripes)
+               : (struct division){stripe->total_bytes, stripe->stripe_bytes, stripe->n_stripes};
+}
+
+static bool is_good_division(const Millrace__Stripe *stripe) {
+    unsigned n = stripe->n_stripes;
+    if (n < 2 || stripe->index >= n || stripe->total_bytes < PEER_STRIPE_MIN_BYTES ||
+        stripe->total_bytes > max_value_bytes)
+        return false;
+    if (stripe->stripe_bytes == 0)
+        return n <= PEER_MAX_STREAMS;
+    return n <= PEER_MAX_PIECES && stripe->stripe_bytes >= PEER_PIECE_MIN_BYTES &&
+           stripe->stripe_bytes <= stripe->total_bytes &&
+           (stripe->total_bytes - 1) / stripe->stripe_bytes + 1 == n;
 }
 
 static Millrace__Stripe *stripe_unpack(const struct wire_message *message) {
@@ -76,15 +105,13 @@ static Millrace__Stripe *stripe_unpack(const struct wire_message *message) {
         millrace__stripe__unpack(NULL, message->meta.len, (const uint8_t *)message->meta.data);
     if (!stripe)
         return NULL;
-    bool is_good = stripe->n_stripes >= 2 && stripe->n_stripes <= PEER_MAX_STREAMS &&
-                   stripe->index < stripe->n_stripes &&
-                   stripe->total_bytes >= PEER_STRIPE_MIN_BYTES &&
-                   stripe->total_bytes <= max_value_bytes &&
-                   message->payload_len ==
-                       stripe_begin(stripe->total_bytes, stripe->n_stripes, stripe->index + 1) -
-                           stripe_begin(stripe->total_bytes, stripe->n_stripes, stripe->index);
-    if (is_good)
-        return stripe;
+    if (is_good_division(stripe)) {
+        struct division division = division_of(stripe);
+        uint64_t size =
+            stripe_begin(division, stripe->index + 1) - stripe_begin(division, stripe->index);
+        if (message->payload_len == (stripe->failed_code ? 0 : size))
+            return stripe;
+    }
     millrace__stripe__free_unpacked(stripe, NULL);
     return NULL;
 }
@@ -136,32 +163,43 @@ static unsigned choose_sockets(struct peer *peer, const struct peer_value *value
     return n_ready;
 }
 
-/* Returns false when there is no connection, after the steps that exchange with the peer have been
- * told. */
-static bool queue_stripe(struct peer *peer, const struct peer_value *value, unsigned n,
-                         unsigned index, struct transport_channel *stream) {
+/* Fills in what all stripes of a value have. */
+static Millrace__Stripe stripe_of(const struct peer_value *value) {
     Millrace__Stripe stripe = MILLRACE__STRIPE__INIT;
-    uint64_t begin = stripe_begin(value->size_bytes, n, index),
-             end = stripe_begin(value->size_bytes, n, index + 1);
     stripe.total_bytes = value->size_bytes;
-    stripe.n_stripes = n;
-    stripe.index = index;
     stripe.push =
         (ProtobufCBinaryData){.len = value->meta.len, .data = (uint8_t *)value->meta.data};
-    size_t len = millrace__stripe__get_packed_size(&stripe);
+    return stripe;
+}
+
+/* `stream` NULL: over the bulk channel. `out` has the payload. Returns false when there is no
+ * connection, after the steps that exchange with the peer have been told. */
+static bool queue_stripe(struct peer *peer, const struct peer_value *value,
+                         const Millrace__Stripe *stripe, struct wire_out out,
+                         struct transport_channel *stream) {
+    size_t len = millrace__stripe__get_packed_size(stripe);
     uint8_t *meta = xmalloc(len);
-    millrace__stripe__pack(&stripe, meta);
-    struct wire_out out = {
-        .type = WIRE_STRIPE,
-        .id = value->step,
-        .meta = {(char *)meta, len},
-        .extra = {(const char *)tensor_cdata(&value->value) + begin, end - begin},
-        .extra_buffer = value->value.buffer};
+    millrace__stripe__pack(stripe, meta);
+    out.type = WIRE_STRIPE;
+    out.id = value->step;
+    out.meta = (struct span){(char *)meta, len};
     bool is_queued = stream || peer_queue(peer, CHANNEL_BULK, &out);
     if (stream)
         stream->transport->queue(stream, &out);
     free(meta);
     return is_queued;
+}
+
+/* With the bytes of the value. Returns as queue_stripe. */
+static bool queue_part(struct peer *peer, const struct peer_value *value,
+                       const Millrace__Stripe *stripe, struct transport_channel *stream) {
+    struct division division = division_of(stripe);
+    uint64_t begin = stripe_begin(division, stripe->index),
+             end = stripe_begin(division, stripe->index + 1);
+    struct wire_out out = {
+        .extra = {(const char *)tensor_cdata(&value->value) + begin, end - begin},
+        .extra_buffer = value->value.buffer};
+    return queue_stripe(peer, value, stripe, out, stream);
 }
 
 bool peer_streams_push(struct peer *peer, const struct peer_value *value) {
@@ -170,12 +208,40 @@ bool peer_streams_push(struct peer *peer, const struct peer_value *value) {
     if (n < 2)
         return false;
     peer->streams.n_sent++;
-    for (unsigned i = 0; i < n && queue_stripe(peer, value, n, i, sockets[i]); i++)
-        ;
+    Millrace__Stripe stripe = stripe_of(value);
+    stripe.n_stripes = n;
+    while (stripe.index < n && queue_part(peer, value, &stripe, sockets[stripe.index]))
+        stripe.index++;
     for (unsigned i = 1; i < n; i++)
         sockets[i]->transport->flush(sockets[i]);
     peer_flush(peer, CHANNEL_BULK);
     return true;
+}
+
+bool peer_streams_push_piece(struct peer *peer, const struct peer_value *value,
+                             uint64_t piece_bytes, unsigned index) {
+    struct transport_channel *sockets[PEER_MAX_STREAMS] = {NULL};
+    struct transport_channel *socket = sockets[index % choose_sockets(peer, value, sockets)];
+    Millrace__Stripe stripe = stripe_of(value);
+    stripe.n_stripes = (unsigned)((value->size_bytes - 1) / piece_bytes + 1);
+    stripe.stripe_bytes = piece_bytes;
+    stripe.index = index;
+    bool is_queued = queue_part(peer, value, &stripe, socket);
+    if (socket)
+        socket->transport->flush(socket);
+    else
+        peer_flush(peer, CHANNEL_BULK);
+    return is_queued;
+}
+
+void peer_streams_fail_pieces(struct peer *peer, const struct peer_value *value,
+                              struct status *why) {
+    Millrace__Stripe stripe = stripe_of(value);
+    stripe.n_stripes = 2;
+    stripe.failed_code = status_code(why);
+    stripe.failed_message = (char *)(uintptr_t)status_message(why);
+    if (queue_stripe(peer, value, &stripe, (struct wire_out){.id = 0}, NULL))
+        peer_flush(peer, CHANNEL_BULK);
 }
 
 /* ---- streams that come and go ---- */
@@ -293,13 +359,15 @@ static struct arrival *arrival_new(struct peer *peer, uint64_t step, const Millr
                       : NULL;
     if (!*ret_buffer || *ret_buffer == wire_discard)
         return NULL;
-    struct arrival *arrival = xcalloc(1, sizeof(*arrival));
+    struct arrival *arrival =
+        xcalloc(1, sizeof(*arrival) + (stripe->n_stripes + 63) / 64 * sizeof(uint64_t));
     arrival->step = step;
     arrival->edge = edge->edge;
     arrival->frame_iter = edge->frame_iter;
     str_add_bytes(&arrival->push, stripe->push.data, stripe->push.len);
     arrival->buffer = *ret_buffer;
     arrival->total_bytes = stripe->total_bytes;
+    arrival->stripe_bytes = stripe->stripe_bytes;
     arrival->n_stripes = stripe->n_stripes;
     list_push_back(&peer->streams.arrivals, &arrival->link);
     peer->streams.n_arrivals++;
@@ -318,8 +386,10 @@ static void drop_unwanted(struct peer *peer, struct arrival *arrival) {
     arrival->buffer = NULL;
 }
 
-static bool is_whole(const struct arrival *arrival) {
-    return arrival->done == (1u << arrival->n_stripes) - 1;
+/* Does nothing more come of the value? */
+static bool is_over(const struct arrival *arrival) {
+    return arrival->n_done == arrival->n_stripes ||
+           (arrival->has_failed && arrival->n_done == arrival->n_begun);
 }
 
 static void release_whole(void *arg) { buffer_unref(arg); }
@@ -328,19 +398,21 @@ static void release_whole(void *arg) { buffer_unref(arg); }
  * the value. May free the arrival. */
 static struct buffer *part_of(struct peer *peer, struct arrival *arrival,
                               const Millrace__Stripe *stripe, size_t size_bytes) {
-    uint32_t bit = 1u << stripe->index;
-    if ((arrival->begun & bit) || arrival->total_bytes != stripe->total_bytes ||
-        arrival->n_stripes != stripe->n_stripes || !is_same_push(arrival, stripe))
+    uint64_t *begun = &arrival->begun[stripe->index / 64], bit = 1ull << stripe->index % 64;
+    if (arrival->total_bytes != stripe->total_bytes ||
+        arrival->stripe_bytes != stripe->stripe_bytes || arrival->n_stripes != stripe->n_stripes ||
+        (*begun & bit) || !is_same_push(arrival, stripe))
         return NULL;
-    arrival->begun |= bit;
+    *begun |= bit;
+    arrival->n_begun++;
     drop_unwanted(peer, arrival);
     if (!arrival->buffer) {
-        arrival->done |= bit;
-        if (is_whole(arrival))
+        arrival->n_done++;
+        if (is_over(arrival))
             arrival_free(peer, arrival);
         return wire_discard;
     }
-    uint64_t begin = stripe_begin(arrival->total_bytes, arrival->n_stripes, stripe->index);
+    uint64_t begin = stripe_begin(division_of(stripe), stripe->index);
     return buffer_wrap(arrival->buffer->data + begin, size_bytes, release_whole,
                        buffer_ref(arrival->buffer));
 }
@@ -354,7 +426,6 @@ static struct buffer *alloc_stripe(struct peer *peer, const struct wire_message 
     if (!arrival)
         arrival = arrival_new(peer, message->id, stripe, &input->edge, &buffer);
     input->arrival = arrival;
-    input->stripe = stripe->index;
     return arrival ? part_of(peer, arrival, stripe, size_bytes) : buffer;
 }
 
@@ -364,6 +435,7 @@ struct buffer *peer_streams_alloc(struct peer *peer, struct transport_channel *c
     Millrace__Stripe *stripe = stripe_unpack(message);
     if (!stripe)
         return NULL;
+    peer->streams.n_pieces_received += stripe->stripe_bytes > 0;
     struct status *st = edge_message_read(
         (struct span){(const char *)stripe->push.data, stripe->push.len}, &input->edge);
     struct buffer *buffer = st ? NULL : alloc_stripe(peer, message, stripe, input, size_bytes);
@@ -402,19 +474,55 @@ static bool is_here(const struct peer *peer, const struct arrival *arrival) {
     return false;
 }
 
+/* The sender cannot go on with a value: its step ends here, too. A stripe that is being read on
+ * another socket needs the arrival until it has been read. */
+static void on_failed(struct peer *peer, uint64_t step, const Millrace__Stripe *stripe,
+                      const struct edge_message *edge) {
+    struct peer_table *table = peer->table;
+    const char *message = stripe->failed_message;
+    struct arrival *arrival = arrival_find(peer, step, edge);
+    if (arrival) {
+        arrival->has_failed = true;
+        buffer_unref(arrival->buffer);
+        arrival->buffer = NULL;
+        if (is_over(arrival))
+            arrival_free(peer, arrival);
+    }
+    struct status *why =
+        status_from_wire((int)stripe->failed_code,
+                         (struct span){message, MIN(strlen(message), (size_t)MAX_WHY_BYTES)});
+    if (table->receiver && table->receiver->on_steps_lost)
+        table->receiver->on_steps_lost(table->receiver_arg, peer, &step, 1, why);
+    status_unref(why);
+}
+
+/* A stripe without payload, so peer_streams_alloc was not called. */
+static struct status *on_empty_stripe(struct peer *peer, const struct wire_message *message) {
+    Millrace__Stripe *stripe = stripe_unpack(message);
+    struct edge_message edge;
+    struct status *st = NULL;
+    if (!stripe)
+        return status_invalid("task %s sent a malformed stripe", peer->task);
+    st = edge_message_read((struct span){(const char *)stripe->push.data, stripe->push.len}, &edge);
+    if (!st)
+        on_failed(peer, message->id, stripe, &edge);
+    millrace__stripe__free_unpacked(stripe, NULL);
+    return status_prefix_take(st, "from task %s: ", peer->task);
+}
+
 struct status *peer_streams_on_stripe(struct peer *peer, struct transport_channel *channel,
                                       struct wire_message *message) {
     struct channel_input *input = channel->input;
-    if (!input || !input->is_read) /* a stripe without payload: peer_streams_alloc was not called */
-        return status_invalid("task %s sent a malformed stripe", peer->task);
+    if (!input || !input->is_read)
+        return on_empty_stripe(peer, message);
     struct arrival *arrival = input->arrival;
     input->is_read = false;
     if (!is_here(peer, arrival))
         return NULL;
-    arrival->done |= 1u << input->stripe;
+    arrival->n_done++;
     buffer_unref(message->payload); /* so that the value's buffer has one holder only */
     message->payload = NULL;
-    if (!is_whole(arrival))
+    if (!is_over(arrival))
         return NULL;
     if (arrival->buffer)
         return deliver_whole(peer, arrival, &input->edge);

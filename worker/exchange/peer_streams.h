@@ -30,6 +30,9 @@
  * A step that ends returns the credit for what it was granted. Within a tick of the heartbeat the
  * stripes that have arrived are dropped, and those that arrive later are read and dropped.
  *
+ * A piece of a value that is still growing (worker/exchange/peer_pieces.h) is a Stripe, too. The
+ * pieces of a value have equal sizes, and there may be more of them than sockets.
+ *
  * Loop thread. */
 #ifndef MILLRACE_WORKER_EXCHANGE_PEER_STREAMS_H
 #define MILLRACE_WORKER_EXCHANGE_PEER_STREAMS_H
@@ -50,6 +53,8 @@ enum {
     /* values of one peer that are arriving, including those of ended steps */
     PEER_STREAMS_MAX_ARRIVALS = 16384,
     PEER_STREAMS_MAX_OPEN = 1024, /* of one task to all peers, and the same number from all */
+    PEER_MAX_PIECES = 4096,       /* of one value */
+    PEER_PIECE_MIN_BYTES = 1 << 20,
 };
 
 struct peer_streams {
@@ -67,6 +72,7 @@ struct peer_streams {
     int64_t off_until_ns; /* no stream is opened before, because one was lost or has failed */
     int64_t retry_ms;     /* how long the last failed attempt has kept streams off */
     uint64_t n_sent, n_received; /* values */
+    uint64_t n_pieces_received;
 };
 
 void peer_streams_init(struct peer_streams *streams);
@@ -75,6 +81,14 @@ void peer_streams_reset(struct peer *peer, struct status *why);
 /* Sends the value over streams. Returns false, with nothing done, when the value is too small or
  * streams cannot be used now. Borrows the value. */
 bool peer_streams_push(struct peer *peer, const struct peer_value *value);
+/* Sends a part of a value of PEER_STRIPE_MIN_BYTES or more: bytes index · piece_bytes and following.
+ * Pieces take turns on the sockets. Returns false when there is no connection, after the steps that
+ * exchange with the peer have been told. Borrows the value. */
+bool peer_streams_push_piece(struct peer *peer, const struct peer_value *value,
+                             uint64_t piece_bytes, unsigned index);
+/* The remaining pieces of the value do not come: the receiver's step ends with `why` (borrowed). */
+void peer_streams_fail_pieces(struct peer *peer, const struct peer_value *value,
+                              struct status *why);
 /* Checks whether the peer may open this stream. Closes an earlier stream of this index that has
  * carried nothing. Errors: INVALID_ARGUMENT (the index), FAILED_PRECONDITION (no control channel),
  * RESOURCE_EXHAUSTED (PEER_STREAMS_MAX_OPEN). */

@@ -20,7 +20,7 @@ struct status *peer_take(struct peer *peer, const struct arena_reference *refere
 
 /* ---- writing into each other's memory ---- */
 
-static void rdma_send(struct peer *peer, enum channel_kind kind, const struct wire_out *message) {
+void peer_send(struct peer *peer, enum channel_kind kind, const struct wire_out *message) {
     if (peer_queue(peer, kind, message))
         peer_flush(peer, kind);
 }
@@ -41,9 +41,9 @@ static void rdma_fail(struct peer *peer, struct status *why) {
                                                           status_ref(why));
 }
 
-static void rdma_hold(struct peer *peer) { atomic_fetch_add(&peer->table->n_holders, 1); }
+void peer_hold(struct peer *peer) { atomic_fetch_add(&peer->table->n_holders, 1); }
 
-static void rdma_release(struct peer *peer) {
+void peer_release(struct peer *peer) {
     struct peer_table *table = peer->table;
     if (atomic_fetch_sub(&table->n_holders, 1) == 1 && table->is_closing)
         peer_table_free_when_done(table);
@@ -57,12 +57,12 @@ static void rdma_pregrant_withdrawn(struct peer *peer, const struct peer_grant *
                                                grant->frame_iter, buffer);
 }
 
-const struct peer_rdma_host peer_rdma_host = {.send = rdma_send,
+const struct peer_rdma_host peer_rdma_host = {.send = peer_send,
                                               .deliver = rdma_deliver,
                                               .pregrant_withdrawn_ = rdma_pregrant_withdrawn,
                                               .fail = rdma_fail,
-                                              .hold = rdma_hold,
-                                              .release = rdma_release};
+                                              .hold = peer_hold,
+                                              .release = peer_release};
 
 bool peer_grant(struct peer *peer, const struct peer_grant *grant) {
     return peer_rdma_grant(&peer->rdma, grant);
@@ -72,10 +72,18 @@ void peer_decline(struct peer *peer, const struct rdma_remote_slot *remote_slot)
 }
 struct status *peer_write(struct peer *peer, const struct rdma_remote_slot *remote_slot,
                           struct peer_value *value_take) {
+    if (peer_value_is_growing(value_take)) {
+        peer_pieces_write(peer, peer_rdma_connection_to(&peer->rdma), remote_slot, value_take);
+        return NULL;
+    }
     return peer_rdma_write(&peer->rdma, remote_slot, value_take);
 }
 
 void peer_push(struct peer *peer, const struct peer_value *value) {
+    if (peer_value_is_growing(value)) {
+        peer_pieces_push(peer, value);
+        return;
+    }
     if (peer_streams_push(peer, value))
         return;
     const struct tensor *tensors[1] = {&value->value};
@@ -89,7 +97,7 @@ void peer_push(struct peer *peer, const struct peer_value *value) {
         out.extra = (struct span){value->proto->data, value->size_bytes};
         out.extra_buffer = value->proto;
     }
-    rdma_send(peer, value->size_bytes <= PEER_MAX_CONTROL_BYTES ? CHANNEL_CONTROL : CHANNEL_BULK,
+    peer_send(peer, value->size_bytes <= PEER_MAX_CONTROL_BYTES ? CHANNEL_CONTROL : CHANNEL_BULK,
               &out);
 }
 
@@ -101,6 +109,11 @@ enum peer_pregrant_way peer_pregrant_way(struct peer *peer) {
     bool pushes = atomic_load_explicit(&peer->pushes_pregranted, memory_order_acquire) &&
                   !peer_rdma_awaits_connection(&peer->rdma);
     return pushes ? PEER_PREGRANT_PUSH : PEER_PREGRANT_NONE;
+}
+
+bool peer_sends_pieces(struct peer *peer) {
+    return peer_pregrant_way(peer) == PEER_PREGRANT_PUSH &&
+           atomic_load_explicit(&peer->takes_pieces, memory_order_relaxed);
 }
 
 bool peer_grant_early(struct peer *peer, const struct peer_grant *grant) {
@@ -137,6 +150,8 @@ static void send_pregranted(struct peer *peer, const struct peer_pregrant *pregr
     struct status *st = NULL;
     if (is_over(peer, pregrant)) {
         peer_value_fini(value_take);
+    } else if (pregrant->has_remote_slot && peer_value_is_growing(value_take)) {
+        peer_pieces_write(peer, pregrant->rdma_connection, &pregrant->remote_slot, value_take);
     } else if (pregrant->has_remote_slot) {
         st = peer_rdma_write_pregranted(&peer->rdma, pregrant->rdma_connection,
                                         &pregrant->remote_slot, value_take);
@@ -163,7 +178,7 @@ static void on_pregrant_end(struct loop_task *task) {
     else
         send_pregranted(peer, &end->pregrant, &end->value);
     free(end);
-    rdma_release(peer);
+    peer_release(peer);
 }
 
 static void post_pregrant_end(struct peer *peer, const struct pregrant_end *from) {
@@ -171,7 +186,7 @@ static void post_pregrant_end(struct peer *peer, const struct pregrant_end *from
     *end = *from;
     end->peer = peer;
     end->task.run = on_pregrant_end;
-    rdma_hold(peer);
+    peer_hold(peer);
     loop_post(peer->table->loop, &end->task);
 }
 
@@ -277,6 +292,8 @@ static void describe(struct peer *peer, bool is_first, struct str *out) {
     describe_checksums(peer, out);
     str_add(out, ",\"streams\":");
     peer_streams_describe(peer, out);
+    str_add(out, ",\"pieces\":");
+    peer_pieces_describe(peer, out);
     str_add(out, ",\"shm\":");
     peer_shm_describe(&peer->shm, out);
     str_add(out, ",\"rdma\":");

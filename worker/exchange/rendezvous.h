@@ -155,6 +155,11 @@ struct status *rendezvous_send_encoded(struct rendezvous *rendezvous,
                                        struct tensor *value, struct buffer *proto_take,
                                        struct rendezvous_recv *offer,
                                        bool *ret_is_offered) MUST_USE;
+/* Is a large value of the channel sent in pieces now, so that it may be a growing one
+ * (common/tensor/growing_buffer.h)? Every growing value is sent, also when this was not asked or
+ * has changed; then it is sent when it is whole. */
+bool rendezvous_sends_pieces(const struct rendezvous *rendezvous,
+                             const struct plan_channel *channel);
 /* Sends a value only if it can be pushed at once. Otherwise *ret_is_sent is false and *value is
  * unchanged, and the caller calls rendezvous_send_or_offer. */
 struct status *rendezvous_try_send(struct rendezvous *rendezvous,

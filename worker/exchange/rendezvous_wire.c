@@ -1,6 +1,7 @@
 /* Exchanges values with other tasks: push, announce, grant, and the credit for bytes in flight. */
 #include <stdlib.h>
 
+#include "common/tensor/growing_buffer.h"
 #include "common/tensor/tensor_proto.h"
 #include "worker/exchange/rendezvous_internal.h"
 
@@ -111,6 +112,11 @@ static struct status *announce(struct rendezvous *rendezvous, struct outgoing *o
     return NULL;
 }
 
+/* Its bytes are not there yet, so nobody may get a reference to them. */
+static bool is_growing(const struct tensor *value) {
+    return value->storage == TENSOR_BUFFER && buffer_is_growing(value->buffer);
+}
+
 static void describe(struct rendezvous *rendezvous, struct outgoing *out) {
     const struct tensor *value = out->value;
     out->is_dead = value->storage == TENSOR_DEAD;
@@ -120,8 +126,8 @@ static void describe(struct rendezvous *rendezvous, struct outgoing *out) {
                       : out->is_object ? tensor_proto_size(value)
                                        : tensor_size_bytes(value);
     bool is_large = out->size_bytes > RENDEZVOUS_PUSH_LIMIT_BYTES;
-    out->is_referenced =
-        is_large && !out->is_object && peer_give(out->peer, value, &out->reference);
+    out->is_referenced = is_large && !out->is_object && !is_growing(value) &&
+                         peer_give(out->peer, value, &out->reference);
     if (is_large && out->is_object)
         return; /* `announce` writes its meta with the encoded value */
     edge_message_write(&out->meta, out->channel->edge, out->frame_iter, value, 0);
@@ -140,6 +146,13 @@ static struct pending_pregrant *match_pregrant(struct rendezvous *rendezvous,
                 !out->is_referenced && !rendezvous->why && pregrant_fits(pending, out->value);
     *ret_dropped = fits ? NULL : pending;
     return fits ? pending : NULL;
+}
+
+bool rendezvous_sends_pieces(const struct rendezvous *rendezvous,
+                             const struct plan_channel *channel) {
+    struct peer_table *peers = rendezvous->table->peers;
+    struct peer *peer = peers ? peer_find(peers, channel->peer_task) : NULL;
+    return peer && peer_sends_pieces(peer);
 }
 
 struct status *rendezvous_push_or_announce(struct rendezvous *rendezvous, struct peer *peer,

@@ -6,10 +6,16 @@
  * wait for each device that it has used, so that a failure of the device is the execution's.
  *
  * An execution that is far ahead of a device pauses: it runs no node until the device has done a
- * good part of what is enqueued, and gives up its thread. */
+ * good part of what is enqueued, and gives up its thread.
+ *
+ * A large value that only Sends take is handed to them when its copy to the host begins, in a
+ * buffer that the copy fills meanwhile. The execution waits for that copy at its end, too, and
+ * fails if it fails. */
 #include "worker/executor/executor_internal.h"
 
 #include "common/base/clock.h"
+#include "common/tensor/growing_buffer.h"
+#include "worker/exchange/peer_streams.h"
 
 enum end_phase { END_COPY_FETCHES, END_WAIT_FOR_DEVICES, END_IS_REACHED };
 
@@ -30,12 +36,64 @@ void device_flush(struct executor *executor) {
         executor_fail(executor, NULL, st); /* it names the node */
 }
 
+/* ---- operations that belong to no node ---- */
+
+static void end_op_done(struct executor *executor, struct async_op *op) {
+    struct status *st = op->ctx.status;
+    op->ctx.status = NULL;
+    op->is_end = false;
+    if (op->is_pause)
+        executor->is_paused = false;
+    executor->n_async--;
+    pthread_mutex_lock(&executor->lock);
+    list_remove(&op->link);
+    pthread_mutex_unlock(&executor->lock);
+    op->next = executor->free_ops;
+    executor->free_ops = op;
+    if (st)
+        executor_fail(executor, op->node, st);
+}
+
+static struct async_op *end_op_new(struct executor *executor, const struct device *device,
+                                   const char *until) {
+    struct async_op *op = async_op_take(executor);
+    op->is_end = true;
+    op->is_pause = false;
+    op->node = NULL;
+    op->device = device;
+    op->until = until;
+    op->since_ns = clock_now_ns();
+    op->ctx.status = NULL;
+    executor->n_async++;
+    pthread_mutex_lock(&executor->lock);
+    list_push_back(&executor->pending, &op->link);
+    pthread_mutex_unlock(&executor->lock);
+    return op;
+}
+
+void device_end_arrived(struct async_op *op) { end_op_done(op->executor, op); }
+
 /* ---- copies ---- */
+
+static void end_growth(struct device_copy *copy) {
+    if (copy->growing)
+        growing_buffer_end(copy->growing, copy->status);
+    buffer_unref(copy->growing);
+    copy->growing = NULL;
+}
 
 static void on_copied(struct device_copy *copy) {
     struct async_op *op = CONTAINER_OF(copy, struct async_op, copy);
+    end_growth(copy);
     op->ctx.status = copy->status;
     executor_post(op);
+}
+
+/* Moves the value into the operation's copy. */
+static void take_value(struct async_op *op, struct tensor *value) {
+    op->copy.from = TENSOR_INIT;
+    op->copy.growing = NULL;
+    tensor_move(&op->copy.from, value);
 }
 
 /* Starts the copy of op->copy.from into *ret. */
@@ -51,11 +109,57 @@ static bool start_copy(struct async_op *op, struct device *src, struct device *d
     op->copy.on_done = on_copied;
     struct device *device = src ? src : dst;
     bool has_ended = device->ops->copy_start(device, &op->copy);
-    if (has_ended)
+    if (has_ended) {
+        end_growth(&op->copy);
         op->ctx.status = op->copy.status;
+    }
     if (src) /* a failure of what makes the value is not the copy's, and names its own node */
         device_flush(executor);
     return has_ended;
+}
+
+/* Do only Sends take the copy, to tasks that take a value in pieces? Then nobody reads bytes that are
+ * not there yet. */
+static bool is_sent_while_copied(const struct async_op *op, const struct plan_copy *copy) {
+    const struct executor *executor = op->executor;
+    const struct plan *plan = executor->plan;
+    const struct plan_node *node = op->node;
+    struct rendezvous *rendezvous = executor->execution->rendezvous;
+    if (copy->dst || !rendezvous || node->n_edges == 0 ||
+        tensor_size_bytes(&op->ctx.inputs[0]) < PEER_STRIPE_MIN_BYTES)
+        return false;
+    for (uint32_t i = 0; i < node->n_edges; i++) {
+        const struct plan_edge *edge = &plan->edges[node->first_edge + i];
+        const struct plan_node *consumer = &plan->nodes[edge->dst];
+        if ((edge->flags & EDGE_CONTROL) || consumer->kind != PLAN_SEND ||
+            !rendezvous_sends_pieces(rendezvous, &plan->channels[consumer->aux]))
+            return false;
+    }
+    return true;
+}
+
+/* The node ends now, and its output grows. An operation of the execution's end waits for the
+ * copy. */
+static bool start_growing_copy(struct async_op *op, const struct plan_copy *copy) {
+    struct executor *executor = op->executor;
+    struct tensor *value = &op->ctx.inputs[0];
+    size_t size = tensor_size_bytes(value);
+    struct buffer *buffer = growing_buffer_new(copy->allocator, size);
+    op->ctx.status = buffer ? tensor_view(buffer, buffer->data, (enum dtype)value->dtype,
+                                          tensor_shape(value), &op->outputs[0])
+                            : status_exhausted("no memory for %zu bytes that are copied from %s",
+                                               size, copy->src->full_name);
+    if (op->ctx.status) {
+        buffer_unref(buffer);
+        return true;
+    }
+    struct async_op *rest = end_op_new(executor, copy->src, "to copy a value that is being sent");
+    rest->node = op->node;
+    take_value(rest, value);
+    rest->copy.growing = buffer; /* the reference */
+    if (start_copy(rest, copy->src, NULL, copy->allocator, &rest->outputs[0]))
+        end_op_done(executor, rest);
+    return true;
 }
 
 bool device_start_copy(struct async_op *op) {
@@ -70,8 +174,9 @@ bool device_start_copy(struct async_op *op) {
         tensor_move(&op->outputs[0], value);
         return true;
     }
-    op->copy.from = TENSOR_INIT;
-    tensor_move(&op->copy.from, value);
+    if (is_sent_while_copied(op, copy))
+        return start_growing_copy(op, copy);
+    take_value(op, value);
     saves_note_copy(op, true); /* the copy may end on another thread at once; its mail waits */
     return start_copy(op, copy->src, copy->dst, copy->allocator, &op->outputs[0]);
 }
@@ -96,44 +201,11 @@ bool device_start_fetch(struct async_op *op) {
         op->ctx.status = foreign_memory(value);
         return true;
     }
-    op->copy.from = TENSOR_INIT;
-    tensor_move(&op->copy.from, value);
+    take_value(op, value);
     return start_copy(op, owner, NULL, allocator_host(), &op->outputs[0]);
 }
 
 /* ---- the end ---- */
-
-static void end_op_done(struct executor *executor, struct async_op *op) {
-    struct status *st = op->ctx.status;
-    op->ctx.status = NULL;
-    op->is_end = false;
-    executor->is_paused = false;
-    executor->n_async--;
-    pthread_mutex_lock(&executor->lock);
-    list_remove(&op->link);
-    pthread_mutex_unlock(&executor->lock);
-    op->next = executor->free_ops;
-    executor->free_ops = op;
-    if (st)
-        executor_fail(executor, NULL, st);
-}
-
-static struct async_op *end_op_new(struct executor *executor, const struct device *device,
-                                   const char *until) {
-    struct async_op *op = async_op_take(executor);
-    op->is_end = true;
-    op->device = device;
-    op->until = until;
-    op->since_ns = clock_now_ns();
-    op->ctx.status = NULL;
-    executor->n_async++;
-    pthread_mutex_lock(&executor->lock);
-    list_push_back(&executor->pending, &op->link);
-    pthread_mutex_unlock(&executor->lock);
-    return op;
-}
-
-void device_end_arrived(struct async_op *op) { end_op_done(op->executor, op); }
 
 /* Replaces a fetched reference to a variable in a device's memory by the variable's value. */
 static void copy_fetch(struct executor *executor, struct tensor *fetch) {
@@ -157,8 +229,7 @@ static void copy_fetch(struct executor *executor, struct tensor *fetch) {
     }
     struct async_op *op = end_op_new(executor, owner, "to copy a fetched variable");
     tensor_clear(fetch);
-    op->copy.from = TENSOR_INIT;
-    tensor_move(&op->copy.from, &value);
+    take_value(op, &value);
     if (start_copy(op, owner, NULL, allocator_host(), fetch))
         end_op_done(executor, op);
 }
@@ -200,7 +271,7 @@ bool device_pauses(struct executor *executor) {
         struct async_op *op = end_op_new(executor, device, "to catch up");
         op->wait.status = NULL;
         op->wait.on_done = on_idle;
-        executor->is_paused = true;
+        op->is_pause = executor->is_paused = true;
         if (!device->ops->catch_up_start(device, &op->wait))
             return true;
         op->ctx.status = op->wait.status;

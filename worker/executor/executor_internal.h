@@ -110,6 +110,7 @@ struct async_op {
     bool is_cancel;    /* the step's cancel message, no execution */
     bool is_end;       /* a wait for a device, a copy at the end of an execution that uses one, or
                         * an end hook */
+    bool is_pause;     /* an end: no node runs before it */
     bool is_dead_send; /* a Send, of a dead value */
     size_t row;        /* of a Send in a traced step: stats_send_begin's */
     struct tensor *outputs;

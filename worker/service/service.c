@@ -184,6 +184,7 @@ static struct status *greet(struct service_connection *connection, struct exchan
                                      .incarnation = hello->incarnation,
                                      .kind = (enum channel_kind)channel,
                                      .n_streams = hello->streams,
+                                     .takes_pieces = hello->takes_pieces,
                                      .epoch = hello->epoch};
     bool is_master = strcmp(task, "master") == 0;
     if (*task && channel > CHANNEL_STREAM && !is_master)

@@ -46,6 +46,7 @@ static inline void task_on_hello(void *owner, struct wire_conn *conn,
                                      .incarnation = hello->incarnation,
                                      .kind = (enum channel_kind)hello->channel,
                                      .n_streams = hello->streams,
+                                     .takes_pieces = hello->takes_pieces,
                                      .epoch = hello->epoch};
     struct status *st = peer_table_accept(task->peers, conn, &greeting);
     if (!st && hello->channel > CHANNEL_STREAM)

@@ -1,8 +1,10 @@
 /* What every call begins with: it is counted, and it may have been told to fail. */
 #include "tests/cuda/sim/driver.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const symbols[N_CALLS] = {
 #define DRIVER_CALL(name, symbol, arguments) #symbol,
@@ -48,6 +50,20 @@ static void wait_for_release(enum call call) {
 static int killer = -1;
 static unsigned long killer_at;
 
+/* The call that waits for a test, which one of its kind, and the named pipe that the test opens. */
+static int gate = -1;
+static unsigned long gate_at;
+static char gate_path[256];
+
+/* Opening one end of a named pipe waits for the other end. */
+static void wait_at_gate(void) {
+    int fd = open(gate_path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        link_report("MILLRACE_SIM_GATE: the named pipe cannot be opened");
+    else
+        close(fd);
+}
+
 static bool is_free_of_init(enum call call) {
     return call == CALL_cuInit || call == CALL_cuDriverGetVersion || call == CALL_cuGetErrorName ||
            call == CALL_cuGetErrorString || call == CALL_cuGetProcAddress_v2;
@@ -57,6 +73,8 @@ CUresult call_begin(enum call call) {
     unsigned long n = atomic_fetch_add_explicit(&counts[call], 1, memory_order_relaxed) + 1;
     if (atomic_load_explicit(&is_blocked[call], memory_order_relaxed))
         wait_for_release(call);
+    if ((int)call == gate && n == gate_at)
+        wait_at_gate();
     if ((int)call == killer && n == killer_at)
         link_kill();
     if (atomic_load_explicit(&failures[call].at, memory_order_acquire) == n)
@@ -114,6 +132,19 @@ static void killer_read(void) {
     }
 }
 
+static void gate_read(void) {
+    const char *text = getenv("MILLRACE_SIM_GATE");
+    char symbol[64];
+    if (text == NULL || *text == '\0')
+        return;
+    if (sscanf(text, "%63[^:]:%lu:%255s", symbol, &gate_at, gate_path) == 3)
+        gate = call_find(symbol);
+    if (gate < 0) {
+        link_report("MILLRACE_SIM_GATE: not SYMBOL:N:PATH, or no such call");
+        failures_result = CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 static void failures_read(void) {
     const char *text = getenv("MILLRACE_SIM_FAIL");
     char *copy = strdup(text != NULL ? text : ""), *rest = copy, *item;
@@ -131,6 +162,7 @@ static void failures_read(void) {
     }
     free(copy);
     killer_read();
+    gate_read();
 }
 
 CUresult calls_init(void) {

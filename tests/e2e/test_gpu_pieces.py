@@ -61,7 +61,8 @@ class TestGpuPieces(TestCase):
         for task, more in enumerate((env, {})):
             ports = self.path(f"ports-{task}")
             worker = self.popen([program("tf-worker"), "--listen=127.0.0.1:0", "--port-file", ports,
-                                 "--unix=off", f"--task={task}", "--gpu=" + ("off" if task else "require")], more)
+                                 "--unix=off", f"--task={task}",
+                                 "--gpu=" + ("off" if task else "require")], more)
             LineReader(worker.stderr).until("serving on")
             with open(ports, encoding="utf-8") as text:
                 port, admin = text.read().split("admin")

@@ -81,7 +81,7 @@ void peer_streams_reset(struct peer *peer, struct status *why);
 /* Sends the value over streams. Returns false, with nothing done, when the value is too small or
  * streams cannot be used now. Borrows the value. */
 bool peer_streams_push(struct peer *peer, const struct peer_value *value);
-/* Sends a part of a value of PEER_STRIPE_MIN_BYTES or more: bytes index · piece_bytes and following.
+/* Sends a part of a value of PEER_STRIPE_MIN_BYTES or more, which begins at index · piece_bytes.
  * Pieces take turns on the sockets. Returns false when there is no connection, after the steps that
  * exchange with the peer have been told. Borrows the value. */
 bool peer_streams_push_piece(struct peer *peer, const struct peer_value *value,

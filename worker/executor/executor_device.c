@@ -118,8 +118,8 @@ static bool start_copy(struct async_op *op, struct device *src, struct device *d
     return has_ended;
 }
 
-/* Do only Sends take the copy, to tasks that take a value in pieces? Then nobody reads bytes that are
- * not there yet. */
+/* Do only Sends take the copy, to tasks that take a value in pieces? Then nobody reads bytes that
+ * are not there yet. */
 static bool is_sent_while_copied(const struct async_op *op, const struct plan_copy *copy) {
     const struct executor *executor = op->executor;
     const struct plan *plan = executor->plan;

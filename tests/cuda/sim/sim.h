@@ -14,8 +14,8 @@
  *                         returns the number ERROR and does nothing, once
  *   MILLRACE_SIM_KILL     SYMBOL:N: the Nth call of SYMBOL kills the device process before it does
  *                         anything, so all devices are lost
- *   MILLRACE_SIM_GATE     SYMBOL:N:PATH: the Nth call of SYMBOL waits until another process opens the
- *                         named pipe PATH for writing
+ *   MILLRACE_SIM_GATE     SYMBOL:N:PATH: the Nth call of SYMBOL waits until another process opens
+ *                         the named pipe PATH for writing
  *   MILLRACE_SIM_REPORT   the file that reports are appended to (default standard error)
  *   MILLRACE_SIM_PROCESS  the program of the device process (default sim_device beside the library)
  *   MILLRACE_SIM_TF32     "1": products and convolutions that may round their inputs to TF32 do so

@@ -83,6 +83,11 @@ enum device_count {
     DEVICE_FROM_PEER_DIRECT_BYTES,
     DEVICE_FROM_PEER_STAGED,
     DEVICE_FROM_PEER_STAGED_BYTES,
+    /* calls of the driver that map, unmap or pin memory, of which a warm step makes none */
+    DEVICE_MEMORY_CALLS,
+    /* fused programs that were compiled, and those that cannot be */
+    DEVICE_COMPILED,
+    DEVICE_NOT_COMPILED,
     N_DEVICE_COUNTS,
 };
 

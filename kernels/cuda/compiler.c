@@ -138,7 +138,6 @@ static void serve(struct gpu_compiler *compiler, struct compiled *kernel) {
     free(kernel->source);
     kernel->source = NULL;
     pthread_mutex_lock(&compiler->lock);
-    compiler->counts.waiting--;
     if (st)
         compiler->counts.failed++;
     else
@@ -251,7 +250,6 @@ static void enqueue(struct gpu_compiler *compiler, struct span key, struct compi
     kernel->source = xstrdup(str_text(&source));
     str_fini(&source);
     compiler->n_kernels++;
-    compiler->counts.waiting++;
     list_push_back(&compiler->queue, &kernel->link);
     pthread_cond_signal(&compiler->changed);
 }

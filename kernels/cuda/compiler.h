@@ -33,7 +33,7 @@ void gpu_compiler_stop(struct gpu_compiler *compiler);
 void gpu_compiler_free(struct gpu_compiler *compiler);
 
 struct gpu_compiler_counts {
-    uint64_t compiled, failed, waiting;
+    uint64_t compiled, failed;
 };
 struct gpu_compiler_counts gpu_compiler_count(struct gpu_compiler *compiler); /* accepts NULL */
 

@@ -18,6 +18,7 @@
 
 #include "common/base/log.h"
 #include "common/tensor/growing_buffer.h"
+#include "kernels/cuda/compiler.h"
 #include "kernels/cuda/gpu_host_memory.h"
 #include "kernels/cuda/gpu_peers.h"
 
@@ -165,9 +166,11 @@ void gpu_copiers_stop(struct gpu_device *gpu) {
 static struct status *need_pieces(struct gpu_copier *copier, size_t size_bytes) {
     struct gpu_device *gpu = copier->gpu;
     for (int i = 0; i < (size_bytes > PIECE_BYTES ? 2 : 1); i++)
-        if (!copier->pieces[i])
+        if (!copier->pieces[i]) {
+            atomic_fetch_add_explicit(&gpu->memory.n_calls, 1, memory_order_relaxed);
             TRY(gpu_call(gpu, cuMemHostAlloc, (void **)&copier->pieces[i], PIECE_BYTES,
                          CU_MEMHOSTALLOC_PORTABLE));
+        }
     return NULL;
 }
 
@@ -677,6 +680,10 @@ static void read_counts(struct device *device, uint64_t *ret) {
     struct gpu_device *gpu = device->state;
     for (int i = 0; i < N_DEVICE_COUNTS; i++)
         ret[i] = atomic_load_explicit(&gpu->segments.counts[i], memory_order_relaxed);
+    struct gpu_compiler_counts compiled = gpu_compiler_count(gpu->compiler);
+    ret[DEVICE_MEMORY_CALLS] = atomic_load_explicit(&gpu->memory.n_calls, memory_order_relaxed);
+    ret[DEVICE_COMPILED] = compiled.compiled;
+    ret[DEVICE_NOT_COMPILED] = compiled.failed;
 }
 
 static bool is_far_ahead(struct device *device) { return gpu_is_far_ahead(device->state); }

@@ -207,6 +207,7 @@ static struct status *stage_open(struct gpu_device *gpu) {
         if (!stage->full[i])
             TRY(gpu_call(gpu, cuEventCreate, &stage->full[i],
                          CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
+    atomic_fetch_add_explicit(&gpu->memory.n_calls, 1, memory_order_relaxed);
     return gpu_call(gpu, cuMemHostAlloc, (void **)&stage->memory,
                     GPU_STAGE_PARTS * GPU_STAGE_PART_BYTES, CU_MEMHOSTALLOC_PORTABLE);
 }

@@ -106,6 +106,10 @@ static CUmemAllocationProp properties_of(const struct gpu_memory *memory) {
     return properties;
 }
 
+static void count_calls(struct gpu_memory *memory, uint64_t n) {
+    atomic_fetch_add_explicit(&memory->n_calls, n, memory_order_relaxed);
+}
+
 static struct status *map_step(struct gpu_memory *memory) {
     const struct driver_api *api = memory->api;
     CUmemAllocationProp properties = properties_of(memory);
@@ -115,6 +119,7 @@ static struct status *map_step(struct gpu_memory *memory) {
                                       CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr address = memory->base + memory->mapped_bytes;
     CUmemGenericAllocationHandle handle;
+    count_calls(memory, 3);
     CUresult error = api->cuMemCreate(&handle, memory->step_bytes, &properties, 0);
     if (error != CUDA_SUCCESS)
         return driver_status(error, "cuMemCreate");
@@ -141,6 +146,7 @@ static void unmap_step(struct gpu_memory *memory) {
     CUdeviceptr address = memory->base + memory->mapped_bytes;
     memory_announce_release((char *)(uintptr_t)address, /* NOLINT(performance-no-int-to-ptr) */
                             memory->step_bytes);
+    count_calls(memory, 2);
     driver_note(api->cuMemUnmap(address, memory->step_bytes), "cuMemUnmap");
     driver_note(api->cuMemRelease(memory->steps[--memory->n_steps]), "cuMemRelease");
 }

@@ -56,6 +56,8 @@ struct gpu_memory {
     CUdeviceptr base;
     /* The number of the last work that was enqueued on the compute stream. Set by the device. */
     _Atomic uint64_t enqueued;
+    /* Calls of the driver for memory so far; the device adds its calls for pinned memory. */
+    _Atomic uint64_t n_calls;
     pthread_mutex_t lock; /* guards what follows */
     size_t mapped_bytes, used_bytes, peak_bytes;
     CUmemGenericAllocationHandle *steps; /* one for each step that is mapped */

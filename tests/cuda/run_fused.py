@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Compares fused programs of a simulated GPU with the same nodes alone, to the bit.
 
-    tests/cuda/run_fused.py [--long] [--only TEXT] [--seed N] [--planted]
+    tests/cuda/run_fused.py [--long] [--only TEXT] [--seed N] [--planted] [--compiled N]
 
 Two clusters run the same graphs on a simulated GPU: one fuses, the other has --disable-passes fuse.
 First each instruction of every type, with a selection behind it, so that it is fused; then random
 programs with several shapes and outputs; then programs that no launch can hold, and those that
 fail, of which the message has to name the right nodes. Each step runs five times, so that it is
 replayed as a CUDA graph, too. Where shapes allow it, the fusing cluster must have launched less.
-With --planted or --long it also compiles the interpreter with each bug of planted/fused-*.patch,
-and must find that one. Ends with "N passed, N failed".
+Then N cases (by default a few) run until their programs have been compiled, by the host's compiler
+in place of NVRTC. With --planted or --long it also compiles the interpreter with each bug of
+planted/fused-*.patch, and must find that one. Ends with "N passed, N failed".
 """
 import argparse
 import glob
 import os
+import random
 import re
 import sys
 import tempfile
@@ -289,9 +291,70 @@ def planted_failures(listed, kernels, plugin):
     return missed, len(patches)
 
 
+# ---- programs that are compiled at run time ----
+
+COMPILER = ("c++ -x c++ -std=c++17 -O1 -fsanitize=thread -Wno-tsan -ffp-contract=off -w "
+            f"-D_GNU_SOURCE -fno-exceptions -fno-rtti -I {run_ops.ROOT} -include "
+            f"{run_ops.ROOT}/tests/cuda/sim/device_runtime.h -fPIC -shared -nodefaultlibs "
+            "-Wl,--no-as-needed -lc -lm")
+MOST_RUNS = 2000  # of a case, of which the third asks for the compiler
+
+
+def compiled(cluster):
+    """How many programs were compiled, and how many cannot be."""
+    page = "".join(task.page("/metrics") for task in cluster.tasks)
+    return [sum(int(n) for n in re.findall(
+        rf'^millrace_device_compiled_total{{.*GPU.*outcome="{outcome}".*}} (\d+)$', page, re.M))
+            for outcome in ("compiled", "failed")]
+
+
+def compiled_case(fusing, plain, case):
+    """None or what is wrong with a case, and whether its program was compiled."""
+    name, make, operands = case
+    expected = run_batch(plain.target, [case])[0]
+    with tf1.Graph().as_default() as graph, tf.device(GPU):
+        places = [tf1.placeholder(tf.as_dtype(x.dtype), x.shape) for x in operands]
+        fetches, feeds = tf.nest.flatten(make(*places)), dict(zip(places, operands))
+        config = tf1.ConfigProto(allow_soft_placement=True)
+        with tf1.Session(fusing.target, graph=graph, config=config) as session:
+            before, n_behind = compiled(fusing), 0
+            for _ in range(MOST_RUNS):
+                found = [numpy.asarray(x).tobytes() for x in session.run(fetches, feeds)]
+                if found != expected[0]:
+                    return f"{name}: other bits, {n_behind} runs behind its compilation", True
+                n_behind += n_behind > 0 or compiled(fusing) != before
+                if n_behind == N_RUNS:
+                    break
+    return None, n_behind > 0
+
+
+def compiled_failures(listed, kernels, plugin):
+    os.environ["MILLRACE_SIM_KERNELS"] = ":".join(kernels)
+    flags = ["--gpu", "require", "--gpu-plugin", plugin]
+    os.environ["MILLRACE_SIM_COMPILER"] = COMPILER
+    try:
+        with Cluster(n_workers=1, worker_flags=flags) as fusing:
+            os.environ.pop("MILLRACE_SIM_COMPILER")
+            with Cluster(n_workers=1, worker_flags=flags,
+                         master_flags=["--disable-passes", "fuse"]) as plain:
+                found = [compiled_case(fusing, plain, case) for case in listed]
+                n_compiled, n_failed = compiled(fusing)
+                failures = [text for text, _ in found if text] + list(run_ops.reports(fusing))
+                fusing.check()
+    finally:
+        os.environ.pop("MILLRACE_SIM_COMPILER", None)
+    print(f"{sum(was for _, was in found)} of {len(listed)} cases ran compiled, in {n_compiled} "
+          f"programs; {n_failed} could not be compiled")
+    if n_failed or not any(was for _, was in found):
+        failures.append("programs are not compiled")
+    return failures
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--long", action="store_true")
+    parser.add_argument("--compiled", type=int, metavar="N", default=4,
+                        help="how many cases run until they are compiled")
     parser.add_argument("--only")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--planted", action="store_true", help="find the bugs of planted/ as well")
@@ -321,6 +384,11 @@ def main():
     plugin = os.path.join(run_ops.BUILD, "kernels", "cuda", "millrace-cuda.so")
     failures, fused = failures_of(listed, kernels, plugin)
     failures += attribution_failures(["--gpu-plugin", plugin])
+    sampled = [case for case in cases.list if case[0].startswith(("random/", "special/shape/1",
+                                                                  "special/rank/5"))]
+    random.Random(arguments.seed).shuffle(sampled)
+    sampled = sampled[:arguments.compiled]
+    failures += compiled_failures(sampled, kernels, plugin) if sampled else []
     never = sorted(wanted - fused - NOT_FUSED)
     if never and not arguments.only:
         failures.append(f"never fused: {' '.join(never)}")
@@ -329,7 +397,8 @@ def main():
         missed, n_planted = planted_failures(listed, kernels, plugin)
         failures += missed
     print("\n".join(failures))
-    print(f"{len(listed) + 1 + n_planted - len(failures)} passed, {len(failures)} failed")
+    n_passed = len(listed) + 1 + len(sampled) + n_planted - len(failures)
+    print(f"{n_passed} passed, {len(failures)} failed")
     return bool(failures)
 
 

@@ -77,6 +77,12 @@ const struct service_device_count service_device_counts[] = {
      "kind=\"from_peer\",path=\"direct\"", NULL},
     {DEVICE_FROM_PEER_STAGED_BYTES, "from_peer_staged_bytes", "millrace_device_copied_bytes_total",
      "kind=\"from_peer\",path=\"staged\"", NULL},
+    {DEVICE_MEMORY_CALLS, "memory_calls", "millrace_device_memory_calls_total", NULL,
+     "Calls of the driver that map, unmap or pin memory; a step that has run before makes none"},
+    {DEVICE_COMPILED, "compiled", "millrace_device_compiled_total", "outcome=\"compiled\"",
+     "Fused programs that were compiled, and those that cannot be"},
+    {DEVICE_NOT_COMPILED, "not_compiled", "millrace_device_compiled_total", "outcome=\"failed\"",
+     NULL},
     {0, NULL, NULL, NULL, NULL},
 };
 

@@ -127,17 +127,17 @@ static void write_args(const struct key *key, const struct operands *operands, c
 /* Where the strided inputs are read for each element. */
 static void write_offsets(const struct key *key, const struct operands *operands, struct str *out) {
     for (int s = 0; s < operands->n_strided; s++)
-        str_addf(out, "        index offset%d[4];\n", s);
-    str_add(out, "        EACH {\n            index left = at[j], outer = 0;\n");
+        str_addf(out, "        fused_index offset%d[4];\n", s);
+    str_add(out, "        EACH {\n            fused_index left = at[j], outer = 0;\n");
     for (int d = key->rank - 1; d >= 0; d--) {
         if (d > 0)
             str_addf(out,
                      "            outer = fused_quotient(args.dims[%d], left);\n"
-                     "            left -= outer * (index)args.dims[%d].value;\n",
+                     "            left -= outer * (fused_index)args.dims[%d].value;\n",
                      d, d);
         for (int s = 0; s < operands->n_strided; s++)
-            str_addf(out, "            offset%d[j] %s left * (index)args.strides[%d][%d];\n", s,
-                     d == key->rank - 1 ? "=" : "+=", s, d);
+            str_addf(out, "            offset%d[j] %s left * (fused_index)args.strides[%d][%d];\n",
+                     s, d == key->rank - 1 ? "=" : "+=", s, d);
         str_add(out, d > 0 ? "            left = outer;\n" : "");
     }
     str_add(out, "        }\n");
@@ -222,24 +222,24 @@ static const char common_code[] =
     "}\n"
     "#define EACH _Pragma(\"unroll\") for (int j = 0; j < 4; j++)\n";
 static const char small_code[] =
-    "typedef unsigned index;\n"
-    "__device__ static inline index fused_quotient(const gpu_divisor &by, index n) {\n"
+    "typedef unsigned fused_index;\n"
+    "__device__ static inline fused_index fused_quotient(const gpu_divisor &by, fused_index n) {\n"
     "    return (__umulhi(n, by.multiplier) + n) >> by.shift;\n"
     "}\n";
 static const char large_code[] =
-    "typedef uint64_t index;\n"
-    "__device__ static inline index fused_quotient(const gpu_divisor &by, index n) {\n"
-    "    return n / (index)by.value;\n"
+    "typedef uint64_t fused_index;\n"
+    "__device__ static inline fused_index fused_quotient(const gpu_divisor &by, fused_index n) {\n"
+    "    return n / (fused_index)by.value;\n"
     "}\n";
 /* Element j of a thread is at first + j · blockDim.x; see fused.cu. */
 static const char loop_code[] =
-    "    index n = (index)args.n, chunk = blockDim.x * 4;\n"
-    "    for (index first = blockIdx.x * chunk + threadIdx.x; first < n;\n"
+    "    fused_index n = (fused_index)args.n, chunk = blockDim.x * 4;\n"
+    "    for (fused_index first = blockIdx.x * chunk + threadIdx.x; first < n;\n"
     "         first += gridDim.x * chunk) {\n"
-    "        index at[4];\n"
+    "        fused_index at[4];\n"
     "        bool has[4];\n"
     "        EACH {\n"
-    "            index place = first + j * blockDim.x;\n"
+    "            fused_index place = first + j * blockDim.x;\n"
     "            has[j] = place < n;\n"
     "            at[j] = has[j] ? place : first;\n"
     "        }\n";

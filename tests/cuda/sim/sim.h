@@ -2,6 +2,7 @@
  * libcuda.so.1; a real libcuda has none of them.
  *
  * The environment, read by cuInit:
+ *   MILLRACE_SIM_COMPILER the host's compiler and its options, for NVRTC's calls
  *   MILLRACE_SIM_KERNELS  shared objects of kernels and host operations, joined by ":"
  *   MILLRACE_SIM_DEVICES  how many devices, 1 to 8 (default 1)
  *   MILLRACE_SIM_MEMORY   bytes of memory of each device (default 2 GiB)

@@ -1,7 +1,7 @@
 """The half of tools/gpu_run that runs where TensorFlow is: writes a folder with all that the other
 half needs.
 
-    pack.py FOLDER [--sample N] [--small] [--families NAME,NAME]
+    pack.py FOLDER [--sample N] [--small] [--families NAME,NAME] [--share K/N]
 
     FOLDER/gpu_run, gpu/       the half that runs where the GPU is
            payload.tar.xz      bin/ and lib/: the programs, and what they link except the C
@@ -167,10 +167,11 @@ def pack_channels_first(path):
     return len(turned)
 
 
-def pack_family(path, family, ops, sample):
+def pack_family(path, family, ops, sample, share):
     """Returns how many cases are packed, and how many are too large."""
     listed = [case if len(case) == 3 else (*case, {})
               for case in importlib.import_module(family).cases()]
+    listed = listed[share[0] - 1::share[1]]
     if sample:
         random.Random(family).shuffle(listed)
     n = n_large = 0
@@ -206,7 +207,10 @@ def main():
     parser.add_argument("--sample", type=int, help="at most this many cases of each family")
     parser.add_argument("--small", action="store_true", help="small graphs, for a simulated device")
     parser.add_argument("--families", help="names without cases_, joined by commas")
+    parser.add_argument("--share", default="1/1", metavar="K/N",
+                        help="every Nth case from the Kth on: N packs have all")
     options = parser.parse_args()
+    share = [int(number) for number in options.share.split("/")]
     shutil.rmtree(options.folder, ignore_errors=True)
     os.makedirs(os.path.join(options.folder, "cases"))
     os.makedirs(os.path.join(options.folder, "graphs"))
@@ -216,7 +220,7 @@ def main():
     ops = gpu_ops()
     for family in families((options.families or "").split(",") if options.families else None):
         path = os.path.join(options.folder, "cases", family + ".xz")
-        n, n_large = pack_family(path, family, ops, options.sample)
+        n, n_large = pack_family(path, family, ops, options.sample, share)
         if n:
             manifest["cases"][family] = n
             n_first = pack_channels_first(path)

@@ -40,7 +40,9 @@ class Cluster:
     def __init__(self, pack, worker_flags=(), master_flags=()):
         self.pack, self.processes = pack, []
         self.worker_flags, self.master_flags = worker_flags, master_flags
-        self.worker_port, self.master_port = free_port(), free_port()
+        self.worker_port = self.master_port = free_port()
+        while self.master_port == self.worker_port:
+            self.master_port = free_port()
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
 
     def start(self, *command):

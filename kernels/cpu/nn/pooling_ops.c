@@ -67,7 +67,7 @@ struct status *pooling_init(struct kernel_init *init) {
     state->op = *(const struct pooling_op *)init->arg;
     state->dtype = (enum dtype)init->node->out_types[0];
     TRY(window_attrs_read(init->node, state->op.n_spatial, &state->attrs));
-    if (state->dtype == DT_QINT8 && !state->attrs.is_vect_c)
+    if (state->dtype == DT_QINT8 && !state->attrs.is_vect_c && init->allocator->device_memory)
         return status_invalid("%s of qint8 only supports the format NCHW_VECT_C",
                               init->node->op_name);
     if (state->attrs.is_channels_first &&

@@ -58,7 +58,6 @@ template <class T, class I> __device__ static inline void pool_max(const pooling
                     window_channel(args.from, place.n, place.c), [&](I offset, I) {
                         W x = (W)in[offset];
                         best = best < x ? x : best;
-                        return true;
                     });
         static_cast<T *>(args.result)[e] = (T)best;
     });
@@ -73,7 +72,6 @@ template <class T, class I> __device__ static inline void pool_mean(const poolin
         window_each(args.from, box, window_channel(args.from, place.n, place.c),
                     [&](I offset, I) {
                         sum += (W)in[offset];
-                        return true;
                     });
         static_cast<T *>(args.result)[e] = (T)(sum / (W)box.size());
     });
@@ -94,7 +92,6 @@ __device__ static inline I pool_search(const pooling_args &args, const window_pl
                         best = x;
                         found = at;
                     }
-                    return true;
                 });
     *ret_best = (T)best;
     return found;
@@ -132,9 +129,8 @@ template <class T, class I> __device__ static inline void pool_max_grad(const po
         W sum = 0;
         window_each(args.to, pool_windows_of(args, place.at),
                     window_channel(args.to, place.n, place.c), [&](I offset, I) {
-                        if (args.first[offset] == mine)
-                            sum += (W) static_cast<const T *>(args.gradient)[offset];
-                        return true;
+                        W part = (W) static_cast<const T *>(args.gradient)[offset];
+                        sum += args.first[offset] == mine ? part : 0;
                     });
         static_cast<T *>(args.result)[e] = (T)sum;
     });
@@ -147,9 +143,9 @@ template <class T, class I> __device__ static inline void pool_equal_grad(const 
         W mine = (W) static_cast<const T *>(args.in)[e], sum = 0;
         window_each(args.to, pool_windows_of(args, place.at),
                     window_channel(args.to, place.n, place.c), [&](I offset, I) {
-                        if ((W) static_cast<const T *>(args.out)[offset] == mine)
-                            sum += (W) static_cast<const T *>(args.gradient)[offset];
-                        return true;
+                        W part = (W) static_cast<const T *>(args.gradient)[offset];
+                        bool is_top = (W) static_cast<const T *>(args.out)[offset] == mine;
+                        sum += is_top ? part : 0;
                     });
         static_cast<T *>(args.result)[e] = (T)sum;
     });
@@ -161,12 +157,13 @@ template <class T, class I> __device__ static inline void pool_grad_grad(const p
     pool_run<I>(args, args.to, [&](const window_place<I> &place, I e) {
         W top = (W) static_cast<const T *>(args.out)[e];
         T found = (T)(W)0;
+        bool has_found = false;
         window_each(args.from, pool_window(args, place.at),
                     window_channel(args.from, place.n, place.c), [&](I offset, I) {
                         bool is_top = (W) static_cast<const T *>(args.in)[offset] == top;
-                        if (is_top)
+                        if (is_top && !has_found)
                             found = static_cast<const T *>(args.gradient)[offset];
-                        return !is_top;
+                        has_found |= is_top;
                     });
         static_cast<T *>(args.result)[e] = found;
     });

@@ -5,6 +5,12 @@
 #include "kernels/cuda/ops/device_types.h"
 #include "kernels/cuda/ops/pooling_args.h"
 
+#ifdef __CUDACC__
+#define WINDOW_UNROLL _Pragma("unroll 4")
+#else
+#define WINDOW_UNROLL
+#endif
+
 /* I is the type of numbers of elements: int32_t where none is too large for it, which takes a third
  * of the instructions. */
 template <class I> __device__ static inline I window_divide(const gpu_divisor &by, I n) {
@@ -56,7 +62,7 @@ template <class I> struct window_box {
 };
 
 /* Calls work(offset, place) for each place of a box, the last dimension fastest. The place counts
- * the grid's places. Stops when `work` returns false. */
+ * the grid's places. Loads of a few places along the last dimension are under way at once. */
 template <class I, class Work>
 __device__ static inline void window_each(const window_grid &grid, const window_box<I> &box, I base,
                                           const Work &work) {
@@ -64,8 +70,8 @@ __device__ static inline void window_each(const window_grid &grid, const window_
         GPU_NO_UNROLL for (I y = box.begin[1]; y < box.end[1]; y++) {
             I row = base + z * (I)grid.strides[0] + y * (I)grid.strides[1];
             I place = (z * (I)grid.dims[1] + y) * (I)grid.dims[2];
-            GPU_NO_UNROLL for (I x = box.begin[2]; x < box.end[2];
-                               x++) if (!work(row + x * (I)grid.strides[2], place + x)) return;
+            WINDOW_UNROLL for (I x = box.begin[2]; x < box.end[2]; x++)
+                work(row + x * (I)grid.strides[2], place + x);
         }
     }
 }

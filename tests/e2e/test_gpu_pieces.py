@@ -56,7 +56,7 @@ class TestGpuPieces(TestCase):
         """Two workers over TCP, the first one with a GPU, and a client's session with a small step
         behind it."""
         self.workers, self.admins = [], []
-        env = {**test_gpu.TestGpu.simulation(1), "MILLRACE_SIM_CHECK": 0,
+        env = {**test_gpu.simulation(1), "MILLRACE_SIM_CHECK": 0,
                "MILLRACE_SIM_REPORT": self.path("report"), **simulation}
         for task, more in enumerate((env, {})):
             ports = self.path(f"ports-{task}")

@@ -184,16 +184,27 @@ struct gpu_compiler *gpu_compiler_new(struct gpu_device *gpu) {
     return compiler;
 }
 
-void gpu_compiler_stop(struct gpu_compiler *compiler) {
+/* Returns whether there is a thread to end. */
+static bool close_queue(struct gpu_compiler *compiler) {
     if (!compiler)
-        return;
+        return false;
     pthread_mutex_lock(&compiler->lock);
+    bool is_started = compiler->is_started;
     compiler->is_closed = true;
+    compiler->is_started = false;
     pthread_cond_signal(&compiler->changed);
     pthread_mutex_unlock(&compiler->lock);
-    if (compiler->is_started)
+    return is_started;
+}
+
+void gpu_compiler_stop(struct gpu_compiler *compiler) {
+    if (close_queue(compiler))
         pthread_join(compiler->thread, NULL);
-    compiler->is_started = false;
+}
+
+void gpu_compiler_detach(struct gpu_compiler *compiler) {
+    if (close_queue(compiler))
+        pthread_detach(compiler->thread);
 }
 
 void gpu_compiler_free(struct gpu_compiler *compiler) {

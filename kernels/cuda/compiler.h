@@ -29,6 +29,8 @@ const struct gpu_function *gpu_compiled(struct gpu_device *gpu, struct span key,
 struct gpu_compiler *gpu_compiler_new(struct gpu_device *gpu);
 /* Ends the thread. Kernels stay. Accepts NULL. */
 void gpu_compiler_stop(struct gpu_compiler *compiler);
+/* The same for a device that hangs: the thread is not waited for, and nothing is freed. */
+void gpu_compiler_detach(struct gpu_compiler *compiler);
 /* Frees everything after gpu_compiler_stop. Accepts NULL. */
 void gpu_compiler_free(struct gpu_compiler *compiler);
 

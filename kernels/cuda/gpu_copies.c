@@ -671,6 +671,8 @@ static struct status *flush(struct device *device, const void *owner) {
         if (gpu->segments.n > 0 && gpu->segments.owner == owner)
             gpu_segments_end(gpu, DEVICE_ENDS_IDLE);
         gpu_unlock(gpu);
+    } else if (!atomic_load(&gpu->failure)) {
+        log_event(EVENT_GPU_TROUBLE, "GPU %d: %s", gpu->ordinal, status_message(failure));
     }
     status_unref(failure);
     return gpu_segments_take_failure(gpu, owner);

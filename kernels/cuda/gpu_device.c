@@ -348,6 +348,7 @@ void gpu_device_free(struct gpu_device *gpu) {
     if (!gpu)
         return;
     if (atomic_load(&gpu->is_hung)) {
+        gpu_compiler_detach(gpu->compiler);
         gpu_copiers_detach(gpu);
         return;
     }

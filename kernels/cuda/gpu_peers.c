@@ -6,15 +6,16 @@
 /* ---- which devices reach each other ---- */
 
 static struct status *connect_one(struct gpu_device *to, struct gpu_device *from, int *ret_can) {
+    int can = 0;
     *ret_can = 0;
-    TRY(gpu_call(to, cuDeviceCanAccessPeer, ret_can, to->cuda_device, from->cuda_device));
-    if (!*ret_can)
+    TRY(gpu_call(to, cuDeviceCanAccessPeer, &can, to->cuda_device, from->cuda_device));
+    if (!can)
         return NULL;
     TRY(gpu_set_current(to));
     CUresult error = to->api->cuCtxEnablePeerAccess(from->context, 0);
-    if (error == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+    *ret_can = error == CUDA_SUCCESS || error == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    if (*ret_can)
         return NULL;
-    *ret_can = error == CUDA_SUCCESS;
     return gpu_check(to, error, "cuCtxEnablePeerAccess");
 }
 
@@ -29,7 +30,7 @@ void gpu_peers_connect(struct gpu_device *const *gpus, int n) {
                 gpus[t]->reachable |= UINT32_C(1) << gpus[f]->ordinal;
                 gpu_memory_let_use(&gpus[f]->memory, gpus[t]->cuda_device);
             } else {
-                log_event(EVENT_GPU,
+                log_event(why ? EVENT_GPU_TROUBLE : EVENT_GPU,
                           "GPU %d cannot use the memory of GPU %d, so copies go "
                           "through the host%s%s",
                           gpus[t]->ordinal, gpus[f]->ordinal, why ? ": " : "",

@@ -50,10 +50,22 @@ void saves_note_copy(const struct async_op *op, bool is_under_way) {
         executor->saves->is_under_way[op->node->aux] = is_under_way;
 }
 
+/* A variable of the host that has arrived is read when the save runs: it may be updated until then.
+ */
+static bool has_reference(const struct executor *executor, const struct plan_node *node) {
+    const struct tensor *inputs = &executor->root->slots[node->first_slot];
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        if (inputs[i].storage == TENSOR_REF)
+            return true;
+    return false;
+}
+
 static bool holds_values(const struct executor *executor, const struct plan_save *save) {
-    const struct node_state *state =
-        &executor->root->states[executor->plan->nodes[save->node].state];
+    const struct plan_node *node = &executor->plan->nodes[save->node];
+    const struct node_state *state = &executor->root->states[node->state];
     int32_t n_under_way = 0;
+    if (has_reference(executor, node))
+        return false;
     for (uint32_t i = 0; i < save->n_copies; i++)
         n_under_way += executor->saves->is_under_way[save->copies[i]];
     return state->n_dead == 0 && n_under_way > 0 && state->pending == n_under_way;

@@ -1,6 +1,7 @@
 /* Fused programs as kernels of their own, compiled at run time (compiler.h): the same steps as the
  * interpreter's (fused_args.h), one after another, with their values in registers. All that the
  * code depends on is in the key; addresses and sizes are arguments. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -99,7 +100,11 @@ static bool write_ops(const struct key *key, struct str *out) {
     bool is_written[FUSED_N_KINDS] = {false};
     for (int i = 0; i < key->n_steps; i++) {
         int kind = key->steps[i].kind;
-        if (is_load(kind) || is_store(kind) || is_written[kind])
+        if (is_load(kind) || is_store(kind))
+            continue;
+        if (!isfinite(key->steps[i].alpha)) /* the source has no number for it */
+            return false;
+        if (is_written[kind])
             continue;
         const struct gpu_op_source *op = op_of(kind);
         if (!op || !can_compile(op->name))

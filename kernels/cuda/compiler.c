@@ -86,15 +86,6 @@ static struct status *compile(int capability, const char *source, char **ret_cod
     return st;
 }
 
-struct status *gpu_compile_for(int capability, const char *source, size_t *ret_size) {
-    char *code = NULL;
-    if (!has_compiler)
-        return status_unimplemented("NVRTC is missing: %s", str_text(&why_missing));
-    struct status *st = compile(capability, source, &code, ret_size);
-    free(code);
-    return st;
-}
-
 /* ---- what a device keeps ---- */
 
 struct compiled {

@@ -39,9 +39,4 @@ struct gpu_compiler_counts {
 };
 struct gpu_compiler_counts gpu_compiler_count(struct gpu_compiler *compiler); /* accepts NULL */
 
-/* Compiles for a GPU that need not be there, for tests: the compute capability is 10 · major +
- * minor. Returns the size of the kernel's code. Errors: UNIMPLEMENTED without NVRTC, INTERNAL with
- * the compiler's words. */
-struct status *gpu_compile_for(int capability, const char *source, size_t *ret_size) MUST_USE;
-
 #endif

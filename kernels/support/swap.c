@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/host.h"
+#include "kernels/support/variant.h"
 
 enum { SWAP_MIN_BYTES = 2048, SWAP_ABOVE_PERCENT = 70 };
 
@@ -132,4 +133,17 @@ struct status *swap_in_now(struct kernel_ctx *ctx, struct tensor *element) {
     tensor_clear(element);
     tensor_move(element, &made);
     return NULL;
+}
+
+struct status *swap_in_and_add(struct kernel_ctx *ctx, struct tensor *sum,
+                               const struct tensor *by) {
+    struct tensor there = TENSOR_INIT;
+    tensor_copy(&there, by);
+    struct status *st = swap_in_now(ctx, sum);
+    if (!st)
+        st = swap_in_now(ctx, &there);
+    if (!st)
+        st = variant_tensor_add(ctx, sum, &there);
+    tensor_clear(&there);
+    return st;
 }

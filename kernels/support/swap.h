@@ -48,5 +48,8 @@ enum kernel_result swap_in_take(struct kernel_ctx *ctx, int output, struct tenso
 /* Brings an element back at once, for a kernel that reads many. Waits for the copy, but not for
  * kernels. Does nothing unless swap_is_out. */
 struct status *swap_in_now(struct kernel_ctx *ctx, struct tensor *element) MUST_USE;
+/* sum += by, for elements of variants that may have been moved (variant_tensor_add). */
+struct status *swap_in_and_add(struct kernel_ctx *ctx, struct tensor *sum,
+                               const struct tensor *by) MUST_USE;
 
 #endif

@@ -33,8 +33,8 @@ static void take_operands(struct kernel_ctx *ctx, const struct fused_instruction
     }
 }
 
-static void run_instruction(struct kernel_ctx *ctx, const struct fused_instruction *instruction,
-                            struct tensor *operands, struct tensor *ret) {
+void fused_run_instruction(struct kernel_ctx *ctx, const struct fused_instruction *instruction,
+                           struct tensor *operands, struct tensor *ret) {
     struct kernel_ctx own = {.inputs = operands,
                              .outputs = ret,
                              .instance = &instruction->kernel,
@@ -72,7 +72,7 @@ enum kernel_result fused_run_apart(struct kernel_ctx *ctx, struct tensor *produc
         tensor_move(&results[0], product);
     for (int k = product != NULL; k < state->n_instructions && !ctx->status; k++) {
         take_operands(ctx, &state->instructions[k], results, operands);
-        run_instruction(ctx, &state->instructions[k], operands, &results[k]);
+        fused_run_instruction(ctx, &state->instructions[k], operands, &results[k]);
     }
     for (int i = 0; i < state->n_outputs && !ctx->status; i++)
         tensor_copy(&ctx->outputs[i], &results[state->program.results[i]]);

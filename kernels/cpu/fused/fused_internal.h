@@ -120,6 +120,9 @@ void fused_stage_run_part(struct fused_stage *stage, int64_t begin, int64_t end)
 /* fused_apart.c: runs the instructions one after the other by their own kernels. `product`, which
  * is moved out of, is the result of instruction 0 if that has run; else NULL. */
 enum kernel_result fused_run_apart(struct kernel_ctx *ctx, struct tensor *product);
+/* Runs an instruction by its own kernel, and clears its operands. Fails as fused_fail does. */
+void fused_run_instruction(struct kernel_ctx *ctx, const struct fused_instruction *instruction,
+                           struct tensor *operands, struct tensor *ret);
 /* Makes n tensors that hold nothing. */
 struct tensor *fused_tensors_new(struct arena *arena, int n);
 /* An instruction may be several outputs. */

@@ -319,20 +319,9 @@ static void run_kernel_pass(struct rows_run *run) {
     struct tensor operands[2] = {TENSOR_INIT, TENSOR_INIT};
     for (int i = 0; i < 2; i++)
         tensor_copy(&operands[i], tensor_of(run, instruction->operands[i]));
-    struct kernel_ctx own = {.inputs = operands,
-                             .outputs = tensor_of(run, value),
-                             .instance = &instruction->kernel,
-                             .host = ctx->host,
-                             .pool = ctx->pool,
-                             .host_data = ctx->host_data,
-                             .step_id = ctx->step_id};
-    CHECK(instruction->kernel.compute(&own) == KERNEL_DONE);
-    if (own.status)
-        fused_fail(ctx, instruction, own.status);
-    else
+    fused_run_instruction(ctx, instruction, operands, tensor_of(run, value));
+    if (!ctx->status)
         run->data[value] = (char *)tensor_cdata(tensor_of(run, value));
-    for (int i = 0; i < 2; i++)
-        tensor_clear(&operands[i]);
 }
 
 /* ---- memory ---- */

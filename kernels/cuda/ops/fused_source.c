@@ -33,27 +33,25 @@ static struct span make_key(const struct fused_args *args, struct key *key) {
 static bool is_load(int kind) { return kind <= FUSED_LOAD_8; }
 static bool is_store(int kind) { return kind > FUSED_LOAD_8 && kind <= FUSED_STORE_8; }
 
-static bool is_strided(const struct key *key, int input) {
-    return !((key->is_inline | key->is_single | key->is_flat) >> input & 1);
-}
-
 /* How many inputs and outputs the steps name, and which inputs are strided. */
 struct operands {
     int n_inputs, n_outputs, n_strided;
     int strided[FUSED_MAX_INPUTS]; /* by input: its number among them, or -1 */
 };
 
-static struct operands find_operands(const struct key *key) {
+/* not_strided: a bit for each input that is inline, single or flat. */
+static struct operands find_operands(const struct fused_step *steps, int n_steps,
+                                     uint32_t not_strided) {
     struct operands found = {0};
-    for (int i = 0; i < key->n_steps; i++) {
-        const struct fused_step *step = &key->steps[i];
+    for (int i = 0; i < n_steps; i++) {
+        const struct fused_step *step = &steps[i];
         if (is_load(step->kind))
             found.n_inputs = MAX(found.n_inputs, step->a + 1);
         else if (is_store(step->kind))
             found.n_outputs = MAX(found.n_outputs, step->to + 1);
     }
     for (int k = 0; k < found.n_inputs; k++)
-        found.strided[k] = is_strided(key, k) ? found.n_strided++ : -1;
+        found.strided[k] = not_strided >> k & 1 ? -1 : found.n_strided++;
     return found;
 }
 
@@ -256,7 +254,8 @@ static bool write_source(struct span bytes, const char *name, struct str *out) {
     struct key key;
     memset(&key, 0, sizeof(key));
     memcpy(&key, bytes.data, bytes.len);
-    struct operands operands = find_operands(&key);
+    struct operands operands =
+        find_operands(key.steps, key.n_steps, key.is_inline | key.is_single | key.is_flat);
     str_addf(out, "#ifndef MILLRACE_SIMULATED_DEVICE\n%s#endif\n%s", gpu_ops_runtime,
              gpu_ops_shared);
     if (!write_ops(&key, out))
@@ -277,6 +276,8 @@ static bool write_source(struct span bytes, const char *name, struct str *out) {
 const struct gpu_function *gpu_fused_compiled(struct kernel_ctx *ctx,
                                               const struct fused_args *args) {
     struct key key;
+    if (gpu_compiler_missing())
+        return NULL;
     return gpu_compiled(gpu_of(ctx), make_key(args, &key), write_source);
 }
 
@@ -301,10 +302,9 @@ static void add_words(struct words *words, const void *from, size_t n) {
 struct status *gpu_fused_launch_compiled(struct kernel_ctx *ctx,
                                          const struct gpu_function *function,
                                          const struct fused_args *args, const char *nodes) {
-    struct key key;
     struct words words = {.n = 0};
-    make_key(args, &key);
-    struct operands operands = find_operands(&key);
+    struct operands operands = find_operands(args->steps, args->n_steps,
+                                             args->is_inline | args->is_single | args->is_flat);
     add_words(&words, &args->n, 1);
     add_words(&words, args->out, (size_t)operands.n_outputs);
     add_words(&words, args->in, (size_t)operands.n_inputs);

@@ -136,20 +136,6 @@ static struct status *optional_own(struct object **a) {
     return NULL;
 }
 
-/* On a device, components may have been moved to the host's memory (kernels/support/swap.h). */
-static struct status *add_component(struct kernel_ctx *ctx, struct tensor *sum,
-                                    const struct tensor *by) {
-    struct tensor there = TENSOR_INIT;
-    tensor_copy(&there, by);
-    struct status *st = swap_in_now(ctx, sum);
-    if (!st)
-        st = swap_in_now(ctx, &there);
-    if (!st)
-        st = variant_tensor_add(ctx, sum, &there);
-    tensor_clear(&there);
-    return st;
-}
-
 static struct status *optional_add(struct kernel_ctx *ctx, struct object **a,
                                    const struct object *b) {
     const struct optional *by = (const struct optional *)b;
@@ -163,7 +149,7 @@ static struct status *optional_add(struct kernel_ctx *ctx, struct object **a,
     TRY(optional_own(a));
     struct optional *sum = (struct optional *)*a;
     for (int64_t i = 0; i < sum->n; i++)
-        TRY(add_component(ctx, &sum->components[i], &by->components[i]));
+        TRY(swap_in_and_add(ctx, &sum->components[i], &by->components[i]));
     return note_depth(sum);
 }
 

@@ -277,20 +277,6 @@ static void note_depth(struct tensor_list *list) {
             list->depth = MAX(list->depth, variant_depth_with(&list->elements[i]));
 }
 
-/* Of a list on a device, elements may have been moved to the host's memory. */
-static struct status *add_element(struct kernel_ctx *ctx, struct tensor *sum,
-                                  const struct tensor *by) {
-    struct tensor there = TENSOR_INIT;
-    tensor_copy(&there, by);
-    struct status *st = swap_in_now(ctx, sum);
-    if (!st)
-        st = swap_in_now(ctx, &there);
-    if (!st)
-        st = variant_tensor_add(ctx, sum, &there);
-    tensor_clear(&there);
-    return st;
-}
-
 static struct status *tensor_list_add(struct kernel_ctx *ctx, struct object **a,
                                       const struct object *b) {
     struct tensor_list *sum = (struct tensor_list *)*a;
@@ -303,7 +289,7 @@ static struct status *tensor_list_add(struct kernel_ctx *ctx, struct object **a,
         if (!tensor_list_has(by, i))
             continue;
         if (tensor_list_has(sum, i)) {
-            TRY(add_element(ctx, &sum->elements[i], &by->elements[i]));
+            TRY(swap_in_and_add(ctx, &sum->elements[i], &by->elements[i]));
             continue;
         }
         tensor_copy(&sum->elements[i], &by->elements[i]);

@@ -41,6 +41,13 @@ CUresult call_begin(enum call call);
         if (begun != CUDA_SUCCESS)                  \
             return begun;                           \
     } while (0)
+/* The same for a library's call, which returns an int. */
+#define BEGIN_LIBRARY(symbol)                       \
+    do {                                            \
+        CUresult begun = call_begin(CALL_##symbol); \
+        if (begun != CUDA_SUCCESS)                  \
+            return (int)begun;                      \
+    } while (0)
 #define TRY(expression)                \
     do {                               \
         CUresult tried = (expression); \

@@ -32,13 +32,6 @@ struct cublasLtMatmulPreferenceOpaque {
     uint64_t workspace_bytes;
 };
 
-#define BEGIN_BLAS(symbol)                          \
-    do {                                            \
-        CUresult begun = call_begin(CALL_##symbol); \
-        if (begun != CUDA_SUCCESS)                  \
-            return (int)begun;                      \
-    } while (0)
-
 static int make(void *ret, size_t size) {
     void *made = calloc(1, size);
     *(void **)ret = made;
@@ -46,18 +39,18 @@ static int make(void *ret, size_t size) {
 }
 
 int cublasLtCreate(cublasLtHandle_t *ret) {
-    BEGIN_BLAS(cublasLtCreate);
+    BEGIN_LIBRARY(cublasLtCreate);
     return make(ret, sizeof **ret);
 }
 
 int cublasLtDestroy(cublasLtHandle_t handle) {
-    BEGIN_BLAS(cublasLtDestroy);
+    BEGIN_LIBRARY(cublasLtDestroy);
     free(handle);
     return BLAS_SUCCESS;
 }
 
 int cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *ret, int compute, int scale) {
-    BEGIN_BLAS(cublasLtMatmulDescCreate);
+    BEGIN_LIBRARY(cublasLtMatmulDescCreate);
     int error = make(ret, sizeof **ret);
     if (error == BLAS_SUCCESS) {
         (*ret)->compute = compute;
@@ -67,14 +60,14 @@ int cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *ret, int compute, int scale) 
 }
 
 int cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
-    BEGIN_BLAS(cublasLtMatmulDescDestroy);
+    BEGIN_LIBRARY(cublasLtMatmulDescDestroy);
     free(desc);
     return BLAS_SUCCESS;
 }
 
 int cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, int attribute, const void *value,
                                    size_t size) {
-    BEGIN_BLAS(cublasLtMatmulDescSetAttribute);
+    BEGIN_LIBRARY(cublasLtMatmulDescSetAttribute);
     if (size != sizeof(int) ||
         (attribute != CUBLASLT_MATMUL_DESC_TRANSA && attribute != CUBLASLT_MATMUL_DESC_TRANSB))
         return BLAS_INVALID_VALUE;
@@ -85,7 +78,7 @@ int cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, int attribute, con
 
 int cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *ret, int type, uint64_t rows, uint64_t cols,
                                int64_t ld) {
-    BEGIN_BLAS(cublasLtMatrixLayoutCreate);
+    BEGIN_LIBRARY(cublasLtMatrixLayoutCreate);
     if (ld != (int64_t)rows)
         return BLAS_INVALID_VALUE;
     int error = make(ret, sizeof **ret);
@@ -95,14 +88,14 @@ int cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *ret, int type, uint64_t r
 }
 
 int cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
-    BEGIN_BLAS(cublasLtMatrixLayoutDestroy);
+    BEGIN_LIBRARY(cublasLtMatrixLayoutDestroy);
     free(layout);
     return BLAS_SUCCESS;
 }
 
 int cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, int attribute,
                                      const void *value, size_t size) {
-    BEGIN_BLAS(cublasLtMatrixLayoutSetAttribute);
+    BEGIN_LIBRARY(cublasLtMatrixLayoutSetAttribute);
     if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT && size == sizeof layout->n)
         memcpy(&layout->n, value, size);
     else if (attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET &&
@@ -114,19 +107,19 @@ int cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, int attribut
 }
 
 int cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *ret) {
-    BEGIN_BLAS(cublasLtMatmulPreferenceCreate);
+    BEGIN_LIBRARY(cublasLtMatmulPreferenceCreate);
     return make(ret, sizeof **ret);
 }
 
 int cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-    BEGIN_BLAS(cublasLtMatmulPreferenceDestroy);
+    BEGIN_LIBRARY(cublasLtMatmulPreferenceDestroy);
     free(preference);
     return BLAS_SUCCESS;
 }
 
 int cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, int attribute,
                                          const void *value, size_t size) {
-    BEGIN_BLAS(cublasLtMatmulPreferenceSetAttribute);
+    BEGIN_LIBRARY(cublasLtMatmulPreferenceSetAttribute);
     if (attribute != CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES || size != sizeof(uint64_t))
         return BLAS_INVALID_VALUE;
     memcpy(&preference->workspace_bytes, value, size);
@@ -188,7 +181,7 @@ int cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t
                                    cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                    cublasLtMatmulPreference_t preference, int n_wanted,
                                    cublasLtMatmulHeuristicResult_t *ret, int *ret_n) {
-    BEGIN_BLAS(cublasLtMatmulAlgoGetHeuristic);
+    BEGIN_LIBRARY(cublasLtMatmulAlgoGetHeuristic);
     struct products_args args;
     int error = plan(desc, a, b, d, &args);
     if (error != BLAS_SUCCESS || handle == NULL || c != d || n_wanted < 1)
@@ -211,7 +204,7 @@ int cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const voi
                    cublasLtMatrixLayout_t c_layout, void *d, cublasLtMatrixLayout_t d_layout,
                    const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes,
                    CUstream stream) {
-    BEGIN_BLAS(cublasLtMatmul);
+    BEGIN_LIBRARY(cublasLtMatmul);
     struct products_args args;
     int error = plan(desc, a_layout, b_layout, d_layout, &args);
     if (error != BLAS_SUCCESS || handle == NULL || c != d || c_layout != d_layout || algo == NULL ||

@@ -15,20 +15,13 @@ enum { COMPILER_SUCCESS = 0, COMPILER_INVALID = 3, COMPILER_COMPILATION = 6 };
 #define COMPILER_CALL(name, arguments) EXPORTED int name arguments;
 #include "kernels/cuda/compiler_calls.inc"
 
-#define BEGIN_COMPILER(symbol)                      \
-    do {                                            \
-        CUresult begun = call_begin(CALL_##symbol); \
-        if (begun != CUDA_SUCCESS)                  \
-            return (int)begun;                      \
-    } while (0)
-
 struct _nvrtcProgram {
     char *source;
     char code[256];
 };
 
 int nvrtcVersion(int *ret_major, int *ret_minor) {
-    BEGIN_COMPILER(nvrtcVersion);
+    BEGIN_LIBRARY(nvrtcVersion);
     *ret_major = 13;
     *ret_minor = 0;
     return getenv("MILLRACE_SIM_COMPILER") != NULL ? COMPILER_SUCCESS : COMPILER_INVALID;
@@ -36,7 +29,7 @@ int nvrtcVersion(int *ret_major, int *ret_minor) {
 
 int nvrtcCreateProgram(nvrtcProgram *ret, const char *source, const char *name, int n_headers,
                        const char *const *headers, const char *const *names) {
-    BEGIN_COMPILER(nvrtcCreateProgram);
+    BEGIN_LIBRARY(nvrtcCreateProgram);
     *ret = calloc(1, sizeof **ret);
     if (*ret == NULL)
         return COMPILER_INVALID;
@@ -45,7 +38,7 @@ int nvrtcCreateProgram(nvrtcProgram *ret, const char *source, const char *name, 
 }
 
 int nvrtcDestroyProgram(nvrtcProgram *program) {
-    BEGIN_COMPILER(nvrtcDestroyProgram);
+    BEGIN_LIBRARY(nvrtcDestroyProgram);
     free((*program)->source);
     free(*program);
     *program = NULL;
@@ -53,7 +46,7 @@ int nvrtcDestroyProgram(nvrtcProgram *program) {
 }
 
 int nvrtcCompileProgram(nvrtcProgram program, int n, const char *const *options) {
-    BEGIN_COMPILER(nvrtcCompileProgram);
+    BEGIN_LIBRARY(nvrtcCompileProgram);
     char path[128], command[2048];
     const char *folder = getenv("TMPDIR"), *compiler = getenv("MILLRACE_SIM_COMPILER");
     snprintf(path, sizeof path, "%s/sim-XXXXXX.cu", folder != NULL ? folder : "/tmp");
@@ -71,25 +64,25 @@ int nvrtcCompileProgram(nvrtcProgram program, int n, const char *const *options)
 }
 
 int nvrtcGetProgramLogSize(nvrtcProgram program, size_t *ret) {
-    BEGIN_COMPILER(nvrtcGetProgramLogSize);
+    BEGIN_LIBRARY(nvrtcGetProgramLogSize);
     *ret = 1;
     return COMPILER_SUCCESS;
 }
 
 int nvrtcGetProgramLog(nvrtcProgram program, char *ret) {
-    BEGIN_COMPILER(nvrtcGetProgramLog);
+    BEGIN_LIBRARY(nvrtcGetProgramLog);
     *ret = '\0'; /* the compiler has written to the standard error */
     return COMPILER_SUCCESS;
 }
 
 int nvrtcGetCUBINSize(nvrtcProgram program, size_t *ret) {
-    BEGIN_COMPILER(nvrtcGetCUBINSize);
+    BEGIN_LIBRARY(nvrtcGetCUBINSize);
     *ret = strlen(program->code) + 1;
     return COMPILER_SUCCESS;
 }
 
 int nvrtcGetCUBIN(nvrtcProgram program, char *ret) {
-    BEGIN_COMPILER(nvrtcGetCUBIN);
+    BEGIN_LIBRARY(nvrtcGetCUBIN);
     memcpy(ret, program->code, strlen(program->code) + 1);
     return COMPILER_SUCCESS;
 }

@@ -21,13 +21,6 @@ enum { ENGINE_RANDOM, ENGINE_COMPILED, ENGINE_TF32, ENGINE_PLAIN, N_ENGINES };
 #define DNN_CALL(name, arguments) EXPORTED int name arguments;
 #include "kernels/cuda/dnn_calls.inc"
 
-#define BEGIN_DNN(symbol)                           \
-    do {                                            \
-        CUresult begun = call_begin(CALL_##symbol); \
-        if (begun != CUDA_SUCCESS)                  \
-            return (int)begun;                      \
-    } while (0)
-
 struct cudnnContext {
     CUstream stream;
 };
@@ -49,19 +42,19 @@ struct cudnnBackendDescriptor {
 };
 
 int cudnnCreate(cudnnHandle_t *ret) {
-    BEGIN_DNN(cudnnCreate);
+    BEGIN_LIBRARY(cudnnCreate);
     *ret = calloc(1, sizeof **ret);
     return *ret ? DNN_SUCCESS : DNN_FAILED;
 }
 
 int cudnnDestroy(cudnnHandle_t handle) {
-    BEGIN_DNN(cudnnDestroy);
+    BEGIN_LIBRARY(cudnnDestroy);
     free(handle);
     return DNN_SUCCESS;
 }
 
 int cudnnSetStream(cudnnHandle_t handle, CUstream stream) {
-    BEGIN_DNN(cudnnSetStream);
+    BEGIN_LIBRARY(cudnnSetStream);
     handle->stream = stream;
     return DNN_SUCCESS;
 }
@@ -69,7 +62,7 @@ int cudnnSetStream(cudnnHandle_t handle, CUstream stream) {
 /* ---- descriptors ---- */
 
 int cudnnBackendCreateDescriptor(int type, cudnnBackendDescriptor_t *ret) {
-    BEGIN_DNN(cudnnBackendCreateDescriptor);
+    BEGIN_LIBRARY(cudnnBackendCreateDescriptor);
     *ret = calloc(1, sizeof **ret);
     if (!*ret)
         return DNN_FAILED;
@@ -78,7 +71,7 @@ int cudnnBackendCreateDescriptor(int type, cudnnBackendDescriptor_t *ret) {
 }
 
 int cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
-    BEGIN_DNN(cudnnBackendDestroyDescriptor);
+    BEGIN_LIBRARY(cudnnBackendDestroyDescriptor);
     memset(descriptor, 0xff, sizeof *descriptor); /* what still uses it is refused */
     free(descriptor);
     return DNN_SUCCESS;
@@ -100,7 +93,7 @@ static size_t size_of_type(int type) {
 
 int cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, int name, int type, int64_t n,
                              const void *elements) {
-    BEGIN_DNN(cudnnBackendSetAttribute);
+    BEGIN_LIBRARY(cudnnBackendSetAttribute);
     size_t size = size_of_type(type) * (size_t)n;
     if (descriptor->is_final || descriptor->n == MAX_ATTRIBUTES || size > MAX_BYTES)
         return DNN_BAD_PARAM;
@@ -306,7 +299,7 @@ static int finalize_plan(struct cudnnBackendDescriptor *plan) {
 }
 
 int cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
-    BEGIN_DNN(cudnnBackendFinalize);
+    BEGIN_LIBRARY(cudnnBackendFinalize);
     static const int pack[] = {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
                                CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
                                CUDNN_ATTR_VARIANT_PACK_WORKSPACE};
@@ -366,7 +359,7 @@ static int answer_note(int note, bool has_note, int64_t *ret_n, void *elements) 
 
 int cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, int name, int type,
                              int64_t n_wanted, int64_t *ret_n, void *elements) {
-    BEGIN_DNN(cudnnBackendGetAttribute);
+    BEGIN_LIBRARY(cudnnBackendGetAttribute);
     cudnnBackendDescriptor_t *configs = elements;
     if (!descriptor->is_final || size_of_type(type) == 0)
         return DNN_BAD_PARAM;
@@ -412,7 +405,7 @@ static bool is_aligned(const struct convolution_tensor *tensor) {
 
 int cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                         cudnnBackendDescriptor_t variant_pack) {
-    BEGIN_DNN(cudnnBackendExecute);
+    BEGIN_LIBRARY(cudnnBackendExecute);
     struct convolution_args args;
     void *pointers[3], *workspace;
     int64_t ids[3];

@@ -278,8 +278,8 @@ def replays_sanitized():
 
 def suite_gpu(options):
     """The rows that a GPU computes, on a simulated one: beside the CPU in one cluster, beside
-    TensorFlow, in published networks, and as tools/gpu_run replays them elsewhere. Also a sample
-    with sanitized daemons."""
+    TensorFlow, in clients' programs and published networks, and as tools/gpu_run replays them
+    elsewhere. Also a sample with sanitized daemons."""
     build = os.environ.get("MILLRACE_BUILD", "build")
     plugin = os.path.join(ROOT, build, "kernels", "cuda", "millrace-cuda.so")
     if not os.path.exists(os.path.join(ROOT, build, "tests", "cuda", "sim", "sim_device")):
@@ -293,6 +293,9 @@ def suite_gpu(options):
     tally.add(run_python_suite("tests/differential/run_kernels.py", options, 14400,
                                env={"GRAPH_EVAL_GPU": plugin},
                                arguments=[] if options.long else ["--sample", "40"],
+                               prefix=["tools/dev", "gpu-sim", "1", "--"]))
+    tally.add(run_python_suite("tests/differential/run_cluster.py", options, 14400,
+                               arguments=["--gpus"],
                                prefix=["tools/dev", "gpu-sim", "1", "--"]))
     tally.add(run_python_suite("tests/cuda/run_networks.py", options))
     tally.add(run_python_suite("tests/cuda/run_gpu_run.py", options,

@@ -7,9 +7,11 @@
  *
  * So a function is a small step, and the worker runs it as one. Functions that its nodes name are
  * compiled too, once per instance (function_key.h); so a function may name itself. Nothing in a
- * function is sent to another task: the devices that its nodes ask for are ignored. */
+ * function is sent to another task, and the tasks that its nodes ask for are ignored. On a GPU's
+ * device, nodes that ask for a CPU, or that GPUs do not compute, are on the task's CPU. */
 #include <stdlib.h>
 
+#include "common/graph/device_name.h"
 #include "common/graph/function_body.h"
 #include "common/graph/function_key.h"
 #include "common/graph/fused.h"
@@ -132,9 +134,25 @@ out:
 
 /* ---- its passes ---- */
 
-static void place_all(struct graph *graph, int device) {
-    for (int id = 0; id < graph->n_nodes; id++)
-        graph->nodes[id]->placed = device;
+static bool asks_for_cpu(const struct node *node) {
+    struct device_name name;
+    struct status *st = device_name_parse(span_of(node->device), &name);
+    bool asks = !st && strcmp(name.type, "CPU") == 0;
+    status_unref(st);
+    return asks;
+}
+
+static void place_all(struct compilation *c, int device) {
+    const struct device_info *info = &c->devices->devices[device];
+    int host = c->devices->tasks[info->task].first_device;
+    bool is_host = strcmp(info->type, "CPU") == 0;
+    for (int id = 0; id < c->graph.n_nodes; id++) {
+        struct node *node = c->graph.nodes[id];
+        if (node->is_removed)
+            continue;
+        bool is_there = is_host || (kernel_find(node, info->type) && !asks_for_cpu(node));
+        node->placed = is_there ? device : host;
+    }
 }
 
 static struct status *run_passes(struct compilation *c, int device) {
@@ -143,7 +161,7 @@ static struct status *run_passes(struct compilation *c, int device) {
         if (compile_passes[i].run == pass_functions)
             continue;
         if (compile_passes[i].run == pass_place)
-            place_all(&c->graph, device);
+            place_all(c, device);
         else
             TRY(compilation_run_pass(c, &compile_passes[i], &changed));
     }

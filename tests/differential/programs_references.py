@@ -178,6 +178,21 @@ def _fetched(forward):
     return build
 
 
+def _fetched_either(forward):
+    """What is fetched is a read of the variable or a value of its own, as a predicate says."""
+    def build():
+        v = _variable()
+        with tf.device(PS):
+            pred = tf1.placeholder_with_default(True, [])
+            w = forward(v)
+            either = tf1.cond(pred, lambda: tf.identity(w), lambda: w * 2.0)
+            train = tf.group(tf1.assign_add(v, tf.ones([2, 2])))
+        return [Run(tf1.global_variables_initializer()), Run(either), Run(either, {pred: False}),
+                Run(train), Run([either, v], {pred: False}), Run(either)]
+
+    return build
+
+
 def _global_step(use_resource):
     """The step that a training loop logs: an optimizer on a worker, the step on a server."""
     def build():
@@ -238,6 +253,7 @@ def cases():
         yield f"references/to_function/{name}", _to_function(forward)
         if name in FORWARD:
             yield f"references/outgrown/{name}", _outgrown(forward)
+            yield f"references/fetched_either/{name}", _fetched_either(forward)
             yield f"references/fetched/{name}", _fetched(forward)
     yield "references/global_step/ref", _global_step(False)
     yield "references/global_step/resource", _global_step(True)

@@ -2,6 +2,7 @@
 """Runs graph programs on a cluster of ours and in TensorFlow, and compares the results.
 
     run_cluster.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--messages] [--trace]
+    tools/dev gpu-sim 1 -- .venv/bin/python tests/differential/run_cluster.py --gpus
 
 programs_*.py    programs of the kind that clients have (programs.py says what a case is)
 sessions.py      programs whose point is the session; the oracle is a cluster of TensorFlow's own
@@ -9,7 +10,9 @@ servers
 random_*.py      graphs, control flow over several tasks, and session scripts, from seeds
 cases_*.py       the kernels' cases, each on a random task
 
-Without --long a seeded sample. After every case all daemons must live and no step may be left. The
+Without --long a seeded sample. With --gpus each task has a simulated GPU, so what asks for no
+device is there; TensorFlow has none. gpu_differences.py says what differs then, and a device that
+finds a misuse fails the case. After every case all daemons must live and no step may be left. The
 last line is "N passed, N failed[, N skipped]".
 """
 
@@ -25,6 +28,7 @@ import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import gpu_differences  # noqa: E402
 import oracle  # noqa: E402
 import programs  # noqa: E402
 import random_functions  # noqa: E402
@@ -45,6 +49,9 @@ RUN_TIMEOUT_MS = 20000
 SAMPLE = {"random": 60, "loops": 30, "functions": 30, "reads": 30, "scripts": 10, "kernels": 600}
 LONG = {"random": 2000, "loops": 1000, "functions": 1000, "reads": 2000, "scripts": 300,
         "kernels": None}
+# programs and sessions are all run but for this
+GPU_SAMPLE = {"programs": 300, "sessions": 20, "random": 40, "loops": 20, "functions": 20,
+              "reads": 10, "scripts": 3, "kernels": 0}
 N_READS = 3  # how often a program of random_reads runs on each side
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -100,7 +107,13 @@ def _is_not_there_yet(outcome, options):
     return "needs" in options and outcome.code == tf.errors.UNIMPLEMENTED
 
 
-def run_program(cluster, name, build, options, show_messages):
+def outcome_difference(our, their, options, has_gpus):
+    if has_gpus and gpu_differences.is_unchecked(our, their):
+        raise Skipped("a GPU does not report a bad element")
+    return programs.outcome_difference(our, their, options)
+
+
+def run_program(cluster, name, build, options, arguments):
     graph, runs = _build_program(build)
     ours = programs.run_all(cluster.target, graph, runs, _cluster_config(options))
     if any(_is_not_there_yet(outcome, options) for outcome in ours):
@@ -118,10 +131,10 @@ def run_program(cluster, name, build, options, show_messages):
         programs.strip_devices(graph)
         theirs = programs.run_all("", graph, same, programs.oracle_config())
     for index, (our, their) in enumerate(zip(ours, theirs)):
-        if show_messages and their.code > 0:
+        if arguments.messages and their.code > 0:
             print(f"  {name} run {index}\n    ours {_first_line(our)}\n    tf   "
                   f"{_first_line(their)}")
-        difference = programs.outcome_difference(our, their, options)
+        difference = outcome_difference(our, their, options, arguments.gpus)
         if difference:
             raise Different(f"run {index} ({runs[index].fetches!r:.200}): {difference}")
 
@@ -195,7 +208,7 @@ def _notes(script, target):
     return notes
 
 
-def run_script(cluster, name, script, options, show_messages):
+def run_script(cluster, name, script, options, arguments):
     try:
         ours = _notes(script, cluster.target)
     except tf.errors.UnimplementedError:
@@ -211,9 +224,9 @@ def run_script(cluster, name, script, options, show_messages):
     if [n for n, _ in ours] != [n for n, _ in theirs]:
         raise Different(f"notes {ours}, TensorFlow has {theirs}")
     for (what, our), (_, their) in zip(ours, theirs):
-        if show_messages and their.code > 0:
+        if arguments.messages and their.code > 0:
             print(f"  {name} {what}\n    ours {_first_line(our)}\n    tf   {_first_line(their)}")
-        difference = programs.outcome_difference(our, their, options)
+        difference = outcome_difference(our, their, options, arguments.gpus)
         if difference:
             raise Different(f"{what}: {difference}")
 
@@ -318,15 +331,29 @@ def kernel_cases(wanted, limit, rng):
 
 
 class Runner:
-    def __init__(self, arguments):
-        self.arguments = arguments
+    def __init__(self, arguments, report=None):
+        """report: a gpu_differences.DeviceReport."""
+        self.arguments, self.report = arguments, report
         self.cluster = Cluster(bin_dir=arguments.bin)
         self.passed, self.failed, self.skipped, self.reasons = 0, 0, 0, {}
 
+    def start(self):
+        self.cluster.start()
+        if self.arguments.gpus:
+            with tf1.Session(self.cluster.target) as session:
+                names = [device.name for device in session.list_devices()]
+            if not any("GPU" in name for name in names):
+                raise SystemExit(f"run_cluster.py: --gpus, and the tasks have none: {names}")
+
     def case(self, name, function):
         if not self.cluster.daemons:
-            self.cluster.start()
+            self.start()
         problem = None
+        left_out = gpu_differences.why_left_out(name) if self.arguments.gpus else None
+        if left_out:
+            self.skipped += 1
+            self.reasons[left_out] = self.reasons.get(left_out, 0) + 1
+            return
         if self.arguments.trace:
             print(name, flush=True)
         with Watchdog(self.cluster, CASE_TIMEOUT_S) as watchdog:
@@ -344,6 +371,8 @@ class Runner:
         try:
             if watchdog.complaint:
                 raise ClusterError(watchdog.complaint)
+            if self.report and (found := self.report.take()):
+                raise ClusterError(f"the simulated device reports: {found}")
             self.cluster.check()
         except (ClusterError, OSError) as error:
             if not problem:
@@ -365,19 +394,18 @@ class Runner:
 
     def run(self):
         arguments, rng = self.arguments, random.Random(self.arguments.seed)
-        limits = LONG if arguments.long else SAMPLE
+        limits = LONG if arguments.long else GPU_SAMPLE if arguments.gpus else SAMPLE
 
         def wanted(name):
             return not arguments.only or arguments.only in name
 
         def program(case):
             name, build, options = _with_options(case)
-            return name, lambda: run_program(self.cluster, name, build, options, arguments.messages)
+            return name, lambda: run_program(self.cluster, name, build, options, arguments)
 
         def script(case):
             name, function, options = _with_options(case)
-            return name, lambda: run_script(self.cluster, name, function, options,
-                                            arguments.messages)
+            return name, lambda: run_script(self.cluster, name, function, options, arguments)
 
         def kernel(case):
             name, build, options = case
@@ -385,14 +413,18 @@ class Runner:
             return f"kernel/{name}", lambda: run_kernel_case(
                 self.cluster, name, build, options, case_rng)
 
+        def some(kind, cases):
+            found = [case for case in cases if wanted(case[0])]
+            n = min(limits.get(kind, len(found)), len(found))
+            return [found[i] for i in sorted(rng.sample(range(len(found)), n))]
+
         if wanted("docs/compatibility"):
             self.section("docs", [("docs/compatibility", check_compatibility_page)])
-        self.section("programs", [program(c) for m in modules("programs_*.py") for c in m.cases()
-                                  if wanted(c[0])])
-        self.section("sessions",
-                     [script(c) for c in [*sessions.scripts(), *sessions_batch.scripts(),
-                                          *sessions_client.scripts(), *sessions_data.scripts(),
-                                          *sessions_queue.scripts()] if wanted(c[0])])
+        self.section("programs", [program(c) for c in some("programs", [
+            c for m in modules("programs_*.py") for c in m.cases()])])
+        self.section("sessions", [script(c) for c in some("sessions", [
+            *sessions.scripts(), *sessions_batch.scripts(), *sessions_client.scripts(),
+            *sessions_data.scripts(), *sessions_queue.scripts()])])
         self.section("random",
                      [program(c) for c in random_graphs.cases(arguments.seed, limits["random"])
                       if wanted(c[0])])
@@ -428,7 +460,14 @@ def main():
                         help="print each case's name before it runs: some abort TensorFlow")
     parser.add_argument("--messages", action="store_true",
                         help="show both messages where runs fail")
-    status = Runner(parser.parse_args()).run()
+    parser.add_argument("--gpus", action="store_true",
+                        help="the tasks have GPUs: run it under tools/dev gpu-sim 1 --")
+    arguments = parser.parse_args()
+    if arguments.gpus:
+        with gpu_differences.DeviceReport() as report:
+            status = Runner(arguments, report).run()
+    else:
+        status = Runner(arguments).run()
     sys.stdout.flush()
     os._exit(status)  # TensorFlow's own servers have no way to be stopped
 

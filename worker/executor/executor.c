@@ -259,22 +259,22 @@ static void run_merge(const struct plan_node *node, struct tensor *inputs, struc
         }
 }
 
-static void run_fetch(struct executor *executor, const struct plan_node *node,
-                      struct tensor *inputs, bool is_dead) {
+void executor_finish_fetch(struct executor *executor, const struct plan_node *node,
+                           struct tensor *value, bool is_dead) {
     struct tensor *fetch = &executor->execution->fetches[node->aux];
     if (unlikely(executor->execution->is_partial)) {
         if (is_dead) {
-            tensor_clear(&inputs[0]);
-            tensor_init_dead(&inputs[0]);
+            tensor_clear(value);
+            tensor_init_dead(value);
         }
-        partial_hand_out(executor, node->aux, &inputs[0]);
+        partial_hand_out(executor, node->aux, value);
         return;
     }
     tensor_clear(fetch); /* two nodes may name one place */
     if (is_dead)
         tensor_init_dead(fetch);
     else
-        tensor_move(fetch, &inputs[0]);
+        tensor_move(fetch, value);
 }
 
 static void start_async(struct executor *executor, struct iteration *iteration,
@@ -355,7 +355,7 @@ static bool run_special(struct executor *executor, struct iteration *iteration,
         tensor_copy(&outputs[0], &executor->execution->feeds[node->aux]);
         return true;
     case PLAN_FETCH:
-        run_fetch(executor, node, inputs, is_dead);
+        executor_finish_fetch(executor, node, &inputs[0], is_dead);
         return true;
     default:
         return true; /* NOOP, CONTROL_TRIGGER */
@@ -532,9 +532,8 @@ static bool run_late_kernel(struct executor *executor, struct iteration *iterati
     return true;
 }
 
-static void start_async(struct executor *executor, struct iteration *iteration,
-                        const struct plan_node *node, bool on_pool) {
-    struct async_op *op = async_op_new(executor, iteration, node);
+static void begin_async(struct executor *executor, struct async_op *op, bool on_pool) {
+    const struct plan_node *node = op->node;
     executor->n_async++;
     if (on_pool) {
         async_start_on_pool(op);
@@ -549,6 +548,11 @@ static void start_async(struct executor *executor, struct iteration *iteration,
         async_complete(op);
     if (unlikely(is_enqueued))
         stats_enqueue_end(executor, node, has_ended);
+}
+
+static void start_async(struct executor *executor, struct iteration *iteration,
+                        const struct plan_node *node, bool on_pool) {
+    begin_async(executor, async_op_new(executor, iteration, node), on_pool);
 }
 
 /* Sends what is queued for peers, and enqueues what is held back for devices, so that it does not
@@ -566,6 +570,25 @@ static void flush(struct executor *executor) {
  * execution must move to the pool first. PAUSED: it has not run, because a device must catch up. */
 enum { MUST_MOVE = 0, LIGHT = 1, HEAVY = CHECK_EVERY_NODES, NOT_RUN, PAUSED };
 
+/* As run_late_kernel, of an asynchronous kernel (CheckNumerics on a GPU). */
+static unsigned start_late_kernel(struct executor *executor, struct iteration *iteration,
+                                  const struct plan_node *node, struct tensor *inputs) {
+    struct tensor ref;
+    tensor_copy(&ref, &inputs[0]);
+    struct status *st = deref_inputs(node, inputs);
+    if (!st) {
+        struct async_op *op = async_op_new(executor, iteration, node);
+        tensor_move(&op->late, &ref);
+        begin_async(executor, op, false);
+        return LIGHT;
+    }
+    tensor_clear(&ref);
+    executor_fail(executor, node, st);
+    clear_inputs(executor, inputs, node->n_inputs);
+    node_completed(executor, iteration);
+    return LIGHT;
+}
+
 /* Replaces references among the inputs of the node that was on top of the ready stack by values,
  * unless the node takes references. NOT_RUN: the node is still to be run. */
 COLD static unsigned read_references(struct executor *executor, struct iteration *iteration,
@@ -577,6 +600,8 @@ COLD static unsigned read_references(struct executor *executor, struct iteration
         executor->n_ready++;
         return MUST_MOVE;
     }
+    if (is_late && node->kind == PLAN_KERNEL_ASYNC && inputs[0].storage == TENSOR_REF)
+        return start_late_kernel(executor, iteration, node, inputs);
     bool keeps = (is_late && node->kind == PLAN_IDENTITY) ||
                  (node->kind == PLAN_FETCH && !executor->execution->is_partial);
     struct status *st = keeps ? check_references(node, inputs) : deref_inputs(node, inputs);

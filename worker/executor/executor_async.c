@@ -59,7 +59,19 @@ struct async_op *async_op_new(struct executor *executor, struct iteration *itera
     return op;
 }
 
+/* The reference that a kernel forwards becomes its output, under the shape of what it made. */
+static void hand_on_late(struct async_op *op) {
+    if (!op->ctx.status) {
+        tensor_set_ref_shape(&op->late, tensor_shape(&op->outputs[0]), op->outputs[0].n_elements);
+        tensor_clear(&op->outputs[0]);
+        tensor_move(&op->outputs[0], &op->late);
+    }
+    tensor_clear(&op->late);
+}
+
 void async_complete(struct async_op *op) {
+    if (unlikely(op->late.storage == TENSOR_REF))
+        hand_on_late(op);
     struct executor *executor = op->executor;
     const struct plan_node *node = op->node;
     struct status *st = op->ctx.status;
@@ -77,7 +89,7 @@ void async_complete(struct async_op *op) {
     if (is_dead && node->kind == PLAN_RECV)
         op->outputs[0].storage = TENSOR_NONE;
     if (unlikely(node->kind == PLAN_FETCH && !st)) {
-        partial_hand_out(executor, node->aux, &op->outputs[0]);
+        executor_finish_fetch(executor, node, &op->outputs[0], false);
         executor_finish_node(executor, op->iteration, node, op->outputs, false, NULL);
     } else if (unlikely(node->kind == PLAN_FEED && !st))
         executor_finish_feed(executor, op->iteration, node, op->outputs);

@@ -107,12 +107,13 @@ struct async_op {
     const struct device *device;
     const char *until;
     uint32_t outputs_capacity;
-    bool is_cancel;    /* the step's cancel message, no execution */
-    bool is_end;       /* a wait for a device, a copy at the end of an execution that uses one, or
+    bool is_cancel;     /* the step's cancel message, no execution */
+    bool is_end;        /* a wait for a device, a copy at the end of an execution that uses one, or
                         * an end hook */
-    bool is_pause;     /* an end: no node runs before it */
-    bool is_dead_send; /* a Send, of a dead value */
-    size_t row;        /* of a Send in a traced step: stats_send_begin's */
+    bool is_pause;      /* an end: no node runs before it */
+    bool is_dead_send;  /* a Send, of a dead value */
+    size_t row;         /* of a Send in a traced step: stats_send_begin's */
+    struct tensor late; /* what a kernel hands on that forwards a reference; else empty */
     struct tensor *outputs;
 };
 
@@ -186,6 +187,10 @@ void executor_finish_node(struct executor *executor, struct iteration *iteration
 /* Completes a feed of a partial run: its value is propagated to preset inputs as well. */
 void executor_finish_feed(struct executor *executor, struct iteration *iteration,
                           const struct plan_node *node, struct tensor *value);
+/* Takes the value that a fetch has read, and leaves *value empty. In a partial run the client gets
+ * it at once, else at the end. */
+void executor_finish_fetch(struct executor *executor, const struct plan_node *node,
+                           struct tensor *value, bool is_dead);
 /* Reads the variable that a TENSOR_REF leads to, under the reference's shape if it has one. Of a
  * variable that has changed its number of elements since, the former value is read if it has the
  * reference's number, and else the value as it is. *ret must hold nothing.

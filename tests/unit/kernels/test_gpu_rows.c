@@ -88,6 +88,28 @@ static void rows_of_the_cpu_have_one(void **state) {
     assert_true(n > 100);
 }
 
+static bool are_outputs_on_host(const struct kernel_def *def, const struct op_signature *op) {
+    for (int i = 0; op && i < op->n_outputs; i++)
+        if (!kernel_names_host_arg(def->host_args, op->outputs[i].name))
+            return false;
+    return op && op->n_outputs > 0;
+}
+
+/* A kernel for GPUs makes what it makes in the device's memory: outputs that the fact says are in
+ * host memory are the CPU's (ZerosLike of int32). */
+static void values_on_the_host_are_made_by_the_cpu(void **state) {
+    const struct kernel_def *def;
+    int n = 0;
+    for (size_t i = 0; (def = kernel_at("GPU", i)); i++) {
+        if (!are_outputs_on_host(def, op_signature_find(def->op)))
+            continue;
+        n++;
+        if (!(def->flags & KERNEL_OF_CPU) && !is_executors(def->op))
+            fail_msg("%s makes its outputs on the device, and they belong on the host", def->op);
+    }
+    assert_true(n > 100);
+}
+
 static const struct kernel_def *find(struct graph *graph, const char *op, const char *attr,
                                      enum dtype dtype, struct node **ret) {
     assert_null(graph_add_node(graph, graph_unique_name(graph, "n"), op, "", ret));
@@ -234,6 +256,7 @@ int main(void) {
         cmocka_unit_test(facts_name_arguments_and_attrs_of_their_ops),
         cmocka_unit_test(every_implementation_serves_a_fact),
         cmocka_unit_test(rows_of_the_cpu_have_one),
+        cmocka_unit_test(values_on_the_host_are_made_by_the_cpu),
         cmocka_unit_test(int32_stays_on_the_host),
         cmocka_unit_test(runs_of_tensors_are_counted),
         cmocka_unit_test(what_may_be_fused_has_an_instruction),

@@ -5,6 +5,7 @@
 #include "common/tensor/tensor_proto.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
+#include "worker/exchange/peer_arrivals.h"
 #include "worker/exchange/peer_internal.h"
 
 /* ---- what comes ---- */
@@ -118,7 +119,7 @@ static void on_message(void *owner, struct transport_channel *channel,
         st = on_credit(peer, message);
         break;
     case WIRE_STRIPE:
-        st = peer_streams_on_stripe(peer, channel, message);
+        st = peer_arrivals_on_stripe(peer, channel, message);
         break;
     case WIRE_PUSH:
     case WIRE_ANNOUNCE:
@@ -186,7 +187,7 @@ static struct buffer *on_alloc(void *owner, struct transport_channel *channel,
         peer_streams_on_used(peer, channel);
     struct status *why = NULL;
     struct buffer *buffer = message->type == WIRE_STRIPE
-                                ? peer_streams_alloc(peer, channel, message, size_bytes)
+                                ? peer_arrivals_alloc(peer, channel, message, size_bytes)
                                 : alloc_push(peer, channel, message, size_bytes, &why);
     if (!buffer)
         channel->transport->close(channel, why ? why : not_granted(peer, message, size_bytes));

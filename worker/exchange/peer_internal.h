@@ -1,7 +1,8 @@
 /* What the files of the table of peers share: peer.c (the table, the loss of peers, sending),
  * peer_channels.c (opening, taking over and reading channels), peer_steps.c (steps whose values are
  * not acknowledged), peer_links.c (what the links can do), peer_values.c (values by reference and
- * by RDMA, the status page), and peer_streams.c (values over several sockets). */
+ * by RDMA, the status page), peer_streams.c (values over several sockets), and peer_arrivals.c
+ * (stripes that arrive). */
 #ifndef MILLRACE_WORKER_EXCHANGE_PEER_INTERNAL_H
 #define MILLRACE_WORKER_EXCHANGE_PEER_INTERNAL_H
 

@@ -67,13 +67,23 @@ struct peer_streams {
     uint32_t used;    /* a bit for each of from_peer: a stripe has begun to arrive */
     /* until when the streams of to_peer may wait for the answer to their Hello */
     int64_t greet_until_ns;
-    struct list arrivals; /* values of which stripes have arrived (peer_streams.c) */
+    struct list arrivals; /* values of which stripes have arrived (peer_arrivals.c) */
     int n_arrivals;
     int64_t off_until_ns; /* no stream is opened before, because one was lost or has failed */
     int64_t retry_ms;     /* how long the last failed attempt has kept streams off */
     uint64_t n_sent, n_received; /* values */
     uint64_t n_pieces_received;
 };
+
+/* How a value is divided: each stripe but the last has stripe_bytes. */
+struct stripe_division {
+    uint64_t total_bytes, stripe_bytes;
+    unsigned n;
+};
+/* What a Stripe says about its value. stripe_bytes 0: into n that are about equal. */
+struct stripe_division stripe_division_of(uint64_t total_bytes, uint64_t stripe_bytes, unsigned n);
+/* Returns where stripe `index` begins; for index n, the end. */
+uint64_t stripe_division_begin(struct stripe_division division, unsigned index);
 
 void peer_streams_init(struct peer_streams *streams);
 /* Closes all streams and drops the values that have not arrived completely. `why` is borrowed. */
@@ -105,11 +115,6 @@ void peer_streams_tick(struct peer *peer, int64_t now_ns);
  * channels (peer_lost). */
 bool peer_streams_on_closed(struct peer *peer, struct transport_channel *channel,
                             struct status *why);
-/* The alloc and on_message of struct wire_handlers, for a Stripe. */
-struct buffer *peer_streams_alloc(struct peer *peer, struct transport_channel *channel,
-                                  const struct wire_message *message, size_t size_bytes);
-struct status *peer_streams_on_stripe(struct peer *peer, struct transport_channel *channel,
-                                      struct wire_message *message) MUST_USE;
 void peer_streams_describe(const struct peer *peer, struct str *out); /* appends a JSON object */
 
 #endif

@@ -1,4 +1,4 @@
-/* Copies between a GPU's memory and the host's, and waits for the device: device_ops of a GPU.
+/* Copies between a GPU's memory and the host's, and the table of a GPU's methods.
  *
  *   small, to the device   through the stage, on the compute stream: enqueued when the call returns
  *   large, to the device   by the copier `in`, in pieces
@@ -10,10 +10,9 @@
  *
  *   piece 0   fill ─ copy ─────────── fill ─ copy …      a copier has two pieces, so that the
  *   piece 1          fill ─ copy ─────────── fill …      host's work on one and the device's copy
- *                                                        of the other overlap
- *
- * A copier asks the device in the order in which its jobs came. Because all wait for the one
- * compute stream, an earlier job is never ready later than a later one. */
+ *                                                        of the other overlap */
+#include "kernels/cuda/gpu_copies.h"
+
 #include <stdlib.h>
 
 #include "common/base/log.h"
@@ -24,144 +23,7 @@
 
 enum { PIECE_BYTES = 4 << 20, LARGE_OUT_BYTES = 256 << 10 };
 
-struct gpu_job {
-    struct list link;
-    void (*run)(struct gpu_copier *copier, struct gpu_job *job);
-    CUevent ready;               /* what the compute stream must have passed; NULL: nothing */
-    uint64_t number;             /* of the compute stream at `ready` */
-    struct status *status;       /* why the job cannot start, or NULL */
-    struct allocator *allocator; /* of a copy's new value */
-    /* Whom to tell. Guarded by the copier's lock once the job is submitted: who takes the pointer
-     * away ends the copy or the wait. */
-    struct device_copy *copy;
-    struct device_wait *wait;
-    struct gpu_device *to;  /* of a copy between devices through the host */
-    struct tensor held;     /* what stays alive until the job has ended */
-    struct buffer *growing; /* device_copy.growing: a reference */
-};
-
-/* ---- copiers ---- */
-
-static void job_free(struct gpu_device *gpu, struct gpu_job *job) {
-    if (job->ready)
-        gpu_event_put(gpu, job->ready);
-    tensor_clear(&job->held);
-    buffer_unref(job->growing);
-    free(job);
-}
-
-/* Takes away whom a job has to tell. Both are NULL if a probe has told them already. */
-static void take_callers(struct gpu_copier *copier, struct gpu_job *job,
-                         struct device_copy **ret_copy, struct device_wait **ret_wait) {
-    pthread_mutex_lock(&copier->lock);
-    *ret_copy = job->copy;
-    *ret_wait = job->wait;
-    job->copy = NULL;
-    job->wait = NULL;
-    if (copier->current == job)
-        copier->current = NULL;
-    pthread_mutex_unlock(&copier->lock);
-}
-
-static void *copier_serve(void *arg) {
-    struct gpu_copier *copier = arg;
-    pthread_mutex_lock(&copier->lock);
-    unsigned generation = copier->generation;
-    while (generation == copier->generation) {
-        while (list_is_empty(&copier->jobs) && !copier->is_closed)
-            pthread_cond_wait(&copier->changed, &copier->lock);
-        struct list *link = list_pop_front(&copier->jobs);
-        if (!link)
-            break;
-        struct gpu_job *job = LIST_ENTRY(link, struct gpu_job, link);
-        copier->current = job;
-        pthread_mutex_unlock(&copier->lock);
-        /* the last job may have freed another device's buffer */
-        struct status *st = gpu_enter(copier->gpu);
-        if (!job->status)
-            job->status = st;
-        else
-            status_unref(st);
-        job->run(copier, job);
-        pthread_mutex_lock(&copier->lock);
-    }
-    pthread_mutex_unlock(&copier->lock);
-    return NULL;
-}
-
-static void copier_submit(struct gpu_copier *copier, struct gpu_job *job) {
-    pthread_mutex_lock(&copier->lock);
-    list_push_back(&copier->jobs, &job->link);
-    pthread_cond_signal(&copier->changed);
-    pthread_mutex_unlock(&copier->lock);
-}
-
-/* The job is served next. */
-static void copier_submit_first(struct gpu_copier *copier, struct gpu_job *job) {
-    pthread_mutex_lock(&copier->lock);
-    list_push_front(&copier->jobs, &job->link);
-    pthread_cond_signal(&copier->changed);
-    pthread_mutex_unlock(&copier->lock);
-}
-
-static struct status *copier_start(struct gpu_device *gpu, struct gpu_copier *copier,
-                                   const char *name) {
-    copier->gpu = gpu;
-    copier->name = name;
-    list_init(&copier->jobs);
-    pthread_mutex_init(&copier->lock, NULL);
-    pthread_cond_init(&copier->changed, NULL);
-    TRY(gpu_call(gpu, cuStreamCreateWithPriority, &copier->stream, CU_STREAM_NON_BLOCKING, 0));
-    for (int i = 0; i < 2; i++)
-        TRY(gpu_call(gpu, cuEventCreate, &copier->piece_done[i],
-                     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
-    if (pthread_create(&copier->thread, NULL, copier_serve, copier) != 0)
-        return status_exhausted("no thread for copies");
-    copier->is_started = true;
-    return NULL;
-}
-
-/* The thread ends when it has served what is queued. */
-static void copier_close(struct gpu_copier *copier) {
-    pthread_mutex_lock(&copier->lock);
-    copier->is_closed = true;
-    pthread_cond_signal(&copier->changed);
-    pthread_mutex_unlock(&copier->lock);
-}
-
-static void copier_stop(struct gpu_copier *copier) {
-    struct gpu_device *gpu = copier->gpu;
-    if (!gpu)
-        return;
-    if (copier->is_started) {
-        copier_close(copier);
-        pthread_join(copier->thread, NULL);
-    }
-    for (int i = 0; i < 2; i++) {
-        if (copier->pieces[i])
-            gpu_give_back(gpu, cuMemFreeHost, copier->pieces[i]);
-        if (copier->piece_done[i])
-            gpu_give_back(gpu, cuEventDestroy, copier->piece_done[i]);
-    }
-    if (copier->stream)
-        gpu_give_back(gpu, cuStreamDestroy, copier->stream);
-    pthread_mutex_destroy(&copier->lock);
-    pthread_cond_destroy(&copier->changed);
-}
-
-struct status *gpu_copiers_start(struct gpu_device *gpu) {
-    TRY(copier_start(gpu, &gpu->in, "in"));
-    TRY(copier_start(gpu, &gpu->out, "out"));
-    return copier_start(gpu, &gpu->large_out, "large out");
-}
-
-void gpu_copiers_stop(struct gpu_device *gpu) {
-    if (gpu->context)
-        gpu_try_set_current(gpu);
-    copier_stop(&gpu->in);
-    copier_stop(&gpu->out);
-    copier_stop(&gpu->large_out);
-}
+/* ---- pieces ---- */
 
 static struct status *need_pieces(struct gpu_copier *copier, size_t size_bytes) {
     struct gpu_device *gpu = copier->gpu;
@@ -255,8 +117,8 @@ static void end_copy_take(struct gpu_copier *copier, struct gpu_job *job, struct
     struct gpu_device *gpu = copier->gpu;
     struct device_copy *copy;
     struct device_wait *wait;
-    take_callers(copier, job, &copy, &wait);
-    job_free(gpu, job);
+    gpu_job_take_callers(copier, job, &copy, &wait);
+    gpu_job_free(gpu, job);
     if (st || !copy)
         tensor_clear(value);
     if (!copy) {
@@ -408,8 +270,8 @@ static void run_release(struct gpu_copier *copier, struct gpu_job *job) {
     }
     struct device_copy *copy;
     struct device_wait *wait;
-    take_callers(copier, job, &copy, &wait); /* there are none */
-    job_free(gpu, job);
+    gpu_job_take_callers(copier, job, &copy, &wait); /* there are none */
+    gpu_job_free(gpu, job);
     atomic_fetch_sub(&gpu->n_copies, 1);
 }
 
@@ -453,7 +315,7 @@ static struct status *copy_between(struct gpu_device *from, struct gpu_device *t
     }
     tensor_move(&release->held, &copy->from); /* until the copy has ended */
     atomic_fetch_add(&to->n_copies, 1);
-    copier_submit(&to->out, release);
+    gpu_copier_submit(&to->out, release);
     return NULL;
 }
 
@@ -510,7 +372,7 @@ static bool submit(struct gpu_copier *copier, struct device_copy *copy, struct g
     job->growing = copy->growing ? buffer_ref(copy->growing) : NULL;
     tensor_move(&job->held, &copy->from);
     atomic_fetch_add(&copier->gpu->n_copies, 1);
-    copier_submit(copier, job);
+    gpu_copier_submit(copier, job);
     return false;
 }
 
@@ -600,67 +462,7 @@ static struct status *upload(struct device *device, const struct tensor *value,
     return upload.copy.status;
 }
 
-/* ---- waits ---- */
-
-static void run_wait(struct gpu_copier *copier, struct gpu_job *job) {
-    struct gpu_device *gpu = copier->gpu;
-    struct device_copy *copy;
-    struct device_wait *wait;
-    struct status *st = job->status ? job->status : gpu_call(gpu, cuEventSynchronize, job->ready);
-    if (!st)
-        gpu_note_ended(gpu, job->number);
-    take_callers(copier, job, &copy, &wait);
-    job_free(gpu, job);
-    if (!wait) {
-        status_unref(st);
-        return;
-    }
-    wait->status = st;
-    wait->on_done(wait);
-}
-
-static void run_probe(struct gpu_copier *copier, struct gpu_job *job) {
-    struct gpu_device *gpu = copier->gpu;
-    struct device_copy *copy;
-    struct device_wait *wait;
-    struct status *st = job->status ? job->status : gpu_lock(gpu);
-    if (!st) {
-        st = gpu_record(gpu, &job->ready, &job->number);
-        gpu_unlock(gpu);
-    }
-    if (!st)
-        st = gpu_call(gpu, cuEventSynchronize, job->ready);
-    status_unref(st); /* a failure of the device is known and logged by now */
-    take_callers(copier, job, &copy, &wait);
-    job_free(gpu, job);
-}
-
-static struct gpu_job *wait_job(struct device_wait *wait) {
-    struct gpu_job *job = xcalloc(1, sizeof *job);
-    job->run = run_wait;
-    job->wait = wait;
-    return job;
-}
-
-static bool wait_start(struct device *device, struct device_wait *wait) {
-    struct gpu_device *gpu = device->state;
-    uint64_t enqueued = atomic_load_explicit(&gpu->memory.enqueued, memory_order_acquire);
-    wait->status = gpu_lock(gpu);
-    if (wait->status)
-        return true;
-    struct gpu_job *job = NULL;
-    if (enqueued > atomic_load_explicit(&gpu->ended, memory_order_acquire)) {
-        job = wait_job(wait);
-        wait->status = gpu_record(gpu, &job->ready, &job->number);
-    }
-    gpu_unlock(gpu);
-    if (!job || wait->status) {
-        free(job);
-        return true;
-    }
-    copier_submit(&gpu->out, job);
-    return false;
-}
+/* ---- the table ---- */
 
 static struct status *flush(struct device *device, const void *owner) {
     struct gpu_device *gpu = device->state;
@@ -690,101 +492,6 @@ static void read_counts(struct device *device, uint64_t *ret) {
 
 static bool is_far_ahead(struct device *device) { return gpu_is_far_ahead(device->state); }
 
-static bool catch_up_start(struct device *device, struct device_wait *wait) {
-    struct gpu_device *gpu = device->state;
-    CUevent event = NULL;
-    uint64_t number = 0;
-    wait->status = gpu_lock(gpu);
-    if (wait->status)
-        return true;
-    wait->status = gpu_mark_take(gpu, &event, &number);
-    gpu_unlock(gpu);
-    if (!event)
-        return true;
-    struct gpu_job *job = wait_job(wait);
-    job->ready = event;
-    job->number = number;
-    copier_submit_first(&gpu->out, job);
-    return false;
-}
-
-/* ---- devices that fail ---- */
-
-static void list_copiers(struct gpu_device *gpu, struct gpu_copier *ret[3]) {
-    ret[0] = &gpu->in;
-    ret[1] = &gpu->out;
-    ret[2] = &gpu->large_out;
-}
-
-bool gpu_copiers_are_busy(struct gpu_device *gpu) {
-    struct gpu_copier *list[3];
-    bool is_busy = false;
-    list_copiers(gpu, list);
-    for (int i = 0; i < 3; i++) {
-        pthread_mutex_lock(&list[i]->lock);
-        is_busy |= list[i]->current || !list_is_empty(&list[i]->jobs);
-        pthread_mutex_unlock(&list[i]->lock);
-    }
-    return is_busy;
-}
-
-/* A wait that nobody waits for. */
-void gpu_copiers_probe(struct gpu_device *gpu) {
-    struct gpu_job *job = wait_job(NULL);
-    job->run = run_probe;
-    copier_submit(&gpu->out, job);
-}
-
-/* Ends the copier's job with the failure. The thread that hangs finds, when it comes back, that it
- * was replaced. */
-static void abandon(struct gpu_copier *copier, struct status *failure) {
-    pthread_mutex_lock(&copier->lock);
-    struct gpu_job *job = copier->current;
-    struct device_copy *copy = job ? job->copy : NULL;
-    struct device_wait *wait = job ? job->wait : NULL;
-    pthread_t replaced = copier->thread;
-    bool is_replaced = false;
-    if (job) {
-        job->copy = NULL;
-        job->wait = NULL;
-        copier->current = NULL;
-        copier->generation++;
-        is_replaced = pthread_create(&copier->thread, NULL, copier_serve, copier) == 0;
-        copier->is_started = is_replaced;
-    }
-    pthread_mutex_unlock(&copier->lock);
-    if (job)
-        pthread_detach(replaced);
-    if (job && !is_replaced)
-        log_event(EVENT_GPU_TROUBLE, "GPU %d: no thread for copies", copier->gpu->ordinal);
-    if (copy) {
-        copy->status = status_ref(failure);
-        atomic_fetch_sub(&copier->gpu->n_copies, 1);
-        copy->on_done(copy);
-    }
-    if (wait) {
-        wait->status = status_ref(failure);
-        wait->on_done(wait);
-    }
-}
-
-void gpu_copiers_detach(struct gpu_device *gpu) {
-    struct gpu_copier *list[3];
-    list_copiers(gpu, list);
-    for (int i = 0; i < 3; i++) {
-        copier_close(list[i]);
-        if (list[i]->is_started)
-            pthread_detach(list[i]->thread);
-    }
-}
-
-void gpu_copiers_abandon(struct gpu_device *gpu) {
-    struct gpu_copier *list[3];
-    list_copiers(gpu, list);
-    for (int i = 0; i < 3; i++)
-        abandon(list[i], atomic_load(&gpu->failure));
-}
-
 static void describe(struct device *device, struct str *out) {
     const struct gpu_device *gpu = device->state;
     str_addf(out, "device: %d, name: %s, pci bus id: %s, compute capability: %d.%d", gpu->ordinal,
@@ -793,11 +500,11 @@ static void describe(struct device *device, struct str *out) {
 
 const struct device_ops gpu_device_ops = {.copy_start = copy_start,
                                           .upload = upload,
-                                          .wait_start = wait_start,
+                                          .wait_start = gpu_wait_start,
                                           .flush = flush,
                                           .counts = read_counts,
                                           .is_far_ahead = is_far_ahead,
-                                          .catch_up_start = catch_up_start,
+                                          .catch_up_start = gpu_catch_up_start,
                                           .trace_new = gpu_trace_new,
                                           .trace_begin = gpu_trace_begin,
                                           .trace_end = gpu_trace_end,

@@ -256,7 +256,7 @@ struct status *gpu_buffer_try_new(struct gpu_device *gpu, size_t size_bytes, CUs
 struct status *gpu_stage_in(struct gpu_device *gpu, CUdeviceptr to, const void *from,
                             size_t size_bytes) MUST_USE;
 
-/* ---- copies and waits (gpu_copies.c) ---- */
+/* ---- copies and waits (gpu_copies.c, gpu_copiers.c) ---- */
 
 /* Counts a copy; `which` is the count of copies, whose bytes are counted next to it. Any thread. */
 static inline void gpu_count_copy(struct gpu_device *gpu, enum device_count which,

@@ -1,0 +1,201 @@
+/* The threads that copy between a GPU's memory and the host's, and wait for it (gpu_copies.h).
+ *
+ * A copier asks the device in the order in which its jobs came. Because all wait for the one
+ * compute stream, an earlier job is never ready later than a later one. */
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "kernels/cuda/gpu_copies.h"
+
+/* ---- jobs ---- */
+
+void gpu_job_free(struct gpu_device *gpu, struct gpu_job *job) {
+    if (job->ready)
+        gpu_event_put(gpu, job->ready);
+    tensor_clear(&job->held);
+    buffer_unref(job->growing);
+    free(job);
+}
+
+void gpu_job_take_callers(struct gpu_copier *copier, struct gpu_job *job,
+                          struct device_copy **ret_copy, struct device_wait **ret_wait) {
+    pthread_mutex_lock(&copier->lock);
+    *ret_copy = job->copy;
+    *ret_wait = job->wait;
+    job->copy = NULL;
+    job->wait = NULL;
+    if (copier->current == job)
+        copier->current = NULL;
+    pthread_mutex_unlock(&copier->lock);
+}
+
+/* ---- copiers ---- */
+
+static void *copier_serve(void *arg) {
+    struct gpu_copier *copier = arg;
+    pthread_mutex_lock(&copier->lock);
+    unsigned generation = copier->generation;
+    while (generation == copier->generation) {
+        while (list_is_empty(&copier->jobs) && !copier->is_closed)
+            pthread_cond_wait(&copier->changed, &copier->lock);
+        struct list *link = list_pop_front(&copier->jobs);
+        if (!link)
+            break;
+        struct gpu_job *job = LIST_ENTRY(link, struct gpu_job, link);
+        copier->current = job;
+        pthread_mutex_unlock(&copier->lock);
+        /* the last job may have freed another device's buffer */
+        struct status *st = gpu_enter(copier->gpu);
+        if (!job->status)
+            job->status = st;
+        else
+            status_unref(st);
+        job->run(copier, job);
+        pthread_mutex_lock(&copier->lock);
+    }
+    pthread_mutex_unlock(&copier->lock);
+    return NULL;
+}
+
+void gpu_copier_submit(struct gpu_copier *copier, struct gpu_job *job) {
+    pthread_mutex_lock(&copier->lock);
+    list_push_back(&copier->jobs, &job->link);
+    pthread_cond_signal(&copier->changed);
+    pthread_mutex_unlock(&copier->lock);
+}
+
+void gpu_copier_submit_first(struct gpu_copier *copier, struct gpu_job *job) {
+    pthread_mutex_lock(&copier->lock);
+    list_push_front(&copier->jobs, &job->link);
+    pthread_cond_signal(&copier->changed);
+    pthread_mutex_unlock(&copier->lock);
+}
+
+static struct status *copier_start(struct gpu_device *gpu, struct gpu_copier *copier,
+                                   const char *name) {
+    copier->gpu = gpu;
+    copier->name = name;
+    list_init(&copier->jobs);
+    pthread_mutex_init(&copier->lock, NULL);
+    pthread_cond_init(&copier->changed, NULL);
+    TRY(gpu_call(gpu, cuStreamCreateWithPriority, &copier->stream, CU_STREAM_NON_BLOCKING, 0));
+    for (int i = 0; i < 2; i++)
+        TRY(gpu_call(gpu, cuEventCreate, &copier->piece_done[i],
+                     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
+    if (pthread_create(&copier->thread, NULL, copier_serve, copier) != 0)
+        return status_exhausted("no thread for copies");
+    copier->is_started = true;
+    return NULL;
+}
+
+/* The thread ends when it has served what is queued. */
+static void copier_close(struct gpu_copier *copier) {
+    pthread_mutex_lock(&copier->lock);
+    copier->is_closed = true;
+    pthread_cond_signal(&copier->changed);
+    pthread_mutex_unlock(&copier->lock);
+}
+
+static void copier_stop(struct gpu_copier *copier) {
+    struct gpu_device *gpu = copier->gpu;
+    if (!gpu)
+        return;
+    if (copier->is_started) {
+        copier_close(copier);
+        pthread_join(copier->thread, NULL);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (copier->pieces[i])
+            gpu_give_back(gpu, cuMemFreeHost, copier->pieces[i]);
+        if (copier->piece_done[i])
+            gpu_give_back(gpu, cuEventDestroy, copier->piece_done[i]);
+    }
+    if (copier->stream)
+        gpu_give_back(gpu, cuStreamDestroy, copier->stream);
+    pthread_mutex_destroy(&copier->lock);
+    pthread_cond_destroy(&copier->changed);
+}
+
+struct status *gpu_copiers_start(struct gpu_device *gpu) {
+    TRY(copier_start(gpu, &gpu->in, "in"));
+    TRY(copier_start(gpu, &gpu->out, "out"));
+    return copier_start(gpu, &gpu->large_out, "large out");
+}
+
+void gpu_copiers_stop(struct gpu_device *gpu) {
+    if (gpu->context)
+        gpu_try_set_current(gpu);
+    copier_stop(&gpu->in);
+    copier_stop(&gpu->out);
+    copier_stop(&gpu->large_out);
+}
+
+/* ---- devices that fail ---- */
+
+static void list_copiers(struct gpu_device *gpu, struct gpu_copier *ret[3]) {
+    ret[0] = &gpu->in;
+    ret[1] = &gpu->out;
+    ret[2] = &gpu->large_out;
+}
+
+bool gpu_copiers_are_busy(struct gpu_device *gpu) {
+    struct gpu_copier *list[3];
+    bool is_busy = false;
+    list_copiers(gpu, list);
+    for (int i = 0; i < 3; i++) {
+        pthread_mutex_lock(&list[i]->lock);
+        is_busy |= list[i]->current || !list_is_empty(&list[i]->jobs);
+        pthread_mutex_unlock(&list[i]->lock);
+    }
+    return is_busy;
+}
+
+/* Ends the copier's job with the failure. The thread that hangs finds, when it comes back, that it
+ * was replaced. */
+static void abandon(struct gpu_copier *copier, struct status *failure) {
+    pthread_mutex_lock(&copier->lock);
+    struct gpu_job *job = copier->current;
+    struct device_copy *copy = job ? job->copy : NULL;
+    struct device_wait *wait = job ? job->wait : NULL;
+    pthread_t replaced = copier->thread;
+    bool is_replaced = false;
+    if (job) {
+        job->copy = NULL;
+        job->wait = NULL;
+        copier->current = NULL;
+        copier->generation++;
+        is_replaced = pthread_create(&copier->thread, NULL, copier_serve, copier) == 0;
+        copier->is_started = is_replaced;
+    }
+    pthread_mutex_unlock(&copier->lock);
+    if (job)
+        pthread_detach(replaced);
+    if (job && !is_replaced)
+        log_event(EVENT_GPU_TROUBLE, "GPU %d: no thread for copies", copier->gpu->ordinal);
+    if (copy) {
+        copy->status = status_ref(failure);
+        atomic_fetch_sub(&copier->gpu->n_copies, 1);
+        copy->on_done(copy);
+    }
+    if (wait) {
+        wait->status = status_ref(failure);
+        wait->on_done(wait);
+    }
+}
+
+void gpu_copiers_detach(struct gpu_device *gpu) {
+    struct gpu_copier *list[3];
+    list_copiers(gpu, list);
+    for (int i = 0; i < 3; i++) {
+        copier_close(list[i]);
+        if (list[i]->is_started)
+            pthread_detach(list[i]->thread);
+    }
+}
+
+void gpu_copiers_abandon(struct gpu_device *gpu) {
+    struct gpu_copier *list[3];
+    list_copiers(gpu, list);
+    for (int i = 0; i < 3; i++)
+        abandon(list[i], atomic_load(&gpu->failure));
+}

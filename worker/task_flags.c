@@ -50,6 +50,7 @@ void task_flags_fill(const struct task_flags *flags, struct worker_task_options 
     options->gpu = (struct gpu_plugin_options){.plugin = flags->gpu_plugin,
                                                .libraries = flags->cuda_libs,
                                                .memory_limit_bytes = flags->gpu_memory_bytes,
+                                               .n_copy_threads = (int)flags->gpu_copy_threads,
                                                .allow_tf32 = flags->gpu_tf32,
                                                .has_graphs = flags->gpu_graphs == TASK_GRAPHS_AUTO};
 }

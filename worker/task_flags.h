@@ -7,6 +7,7 @@
 
 struct task_flags {
     int64_t cpu_devices, memory_limit_bytes, gpu_memory_bytes, gpu_hang_ms, max_feed_bytes;
+    int64_t gpu_copy_threads;
     int gpu_mode;   /* enum gpu_mode */
     int gpu_graphs; /* enum task_graphs */
     const char *gpu_plugin, *cuda_libs, *file_root;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "kernels/cuda/gpu_staged.h"
 #include "kernels/cuda/gpu_copies.h"
 
 /* ---- jobs ---- */
@@ -78,10 +79,9 @@ static struct status *copier_start(struct gpu_device *gpu, struct gpu_copier *co
     list_init(&copier->jobs);
     pthread_mutex_init(&copier->lock, NULL);
     pthread_cond_init(&copier->changed, NULL);
+    gpu_team_init(&copier->team);
     TRY(gpu_call(gpu, cuStreamCreateWithPriority, &copier->stream, CU_STREAM_NON_BLOCKING, 0));
-    for (int i = 0; i < 2; i++)
-        TRY(gpu_call(gpu, cuEventCreate, &copier->piece_done[i],
-                     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
+    TRY(gpu_pieces_open(gpu, &copier->pieces));
     if (pthread_create(&copier->thread, NULL, copier_serve, copier) != 0)
         return status_exhausted("no thread for copies");
     copier->is_started = true;
@@ -104,12 +104,8 @@ static void copier_stop(struct gpu_copier *copier) {
         copier_close(copier);
         pthread_join(copier->thread, NULL);
     }
-    for (int i = 0; i < 2; i++) {
-        if (copier->pieces[i])
-            gpu_give_back(gpu, cuMemFreeHost, copier->pieces[i]);
-        if (copier->piece_done[i])
-            gpu_give_back(gpu, cuEventDestroy, copier->piece_done[i]);
-    }
+    gpu_team_stop(copier);
+    gpu_pieces_close(gpu, &copier->pieces);
     if (copier->stream)
         gpu_give_back(gpu, cuStreamDestroy, copier->stream);
     pthread_mutex_destroy(&copier->lock);
@@ -190,6 +186,7 @@ void gpu_copiers_detach(struct gpu_device *gpu) {
         copier_close(list[i]);
         if (list[i]->is_started)
             pthread_detach(list[i]->thread);
+        gpu_team_detach(&list[i]->team);
     }
 }
 

@@ -5,43 +5,26 @@
  *   to the host            by the copiers `out` and `large_out`, in pieces
  *   between two devices    gpu_peers.h
  *
- * Memory that tasks share is copied from and to as it is (gpu_host_memory.h). All other host memory
- * needs pieces:
- *
- *   piece 0   fill ─ copy ─────────── fill ─ copy …      a copier has two pieces, so that the
- *   piece 1          fill ─ copy ─────────── fill …      host's work on one and the device's copy
- *                                                        of the other overlap */
+ * Memory that tasks share is copied from and to as it is (gpu_host_memory.h). All other memory of
+ * the host is copied in pieces (gpu_staged.h). */
 #include "kernels/cuda/gpu_copies.h"
 
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "common/tensor/growing_buffer.h"
 #include "kernels/cuda/compiler.h"
 #include "kernels/cuda/gpu_host_memory.h"
 #include "kernels/cuda/gpu_peers.h"
+#include "kernels/cuda/gpu_staged.h"
 
-enum { PIECE_BYTES = 4 << 20, LARGE_OUT_BYTES = 256 << 10 };
+enum { LARGE_OUT_BYTES = 256 << 10 };
 
-/* ---- pieces ---- */
-
-static struct status *need_pieces(struct gpu_copier *copier, size_t size_bytes) {
-    struct gpu_device *gpu = copier->gpu;
-    for (int i = 0; i < (size_bytes > PIECE_BYTES ? 2 : 1); i++)
-        if (!copier->pieces[i]) {
-            atomic_fetch_add_explicit(&gpu->memory.n_calls, 1, memory_order_relaxed);
-            TRY(gpu_call(gpu, cuMemHostAlloc, (void **)&copier->pieces[i], PIECE_BYTES,
-                         CU_MEMHOSTALLOC_PORTABLE));
-        }
-    return NULL;
+static struct status *wait_for_copy(struct gpu_copier *copier) {
+    return gpu_call(copier->gpu, cuEventSynchronize, copier->pieces.done[0]);
 }
 
-static struct status *wait_for_piece(struct gpu_copier *copier, int i) {
-    return gpu_call(copier->gpu, cuEventSynchronize, copier->piece_done[i]);
-}
-
-static struct status *mark_piece(struct gpu_copier *copier, int i) {
-    return gpu_call(copier->gpu, cuEventRecord, copier->piece_done[i], copier->stream);
+static struct status *mark_copy(struct gpu_copier *copier) {
+    return gpu_call(copier->gpu, cuEventRecord, copier->pieces.done[0], copier->stream);
 }
 
 /* The copier's stream goes on when the compute stream has passed the job's event. */
@@ -52,38 +35,13 @@ static struct status *follow_compute(struct gpu_copier *copier, const struct gpu
 
 /* ---- to the host ---- */
 
-static struct status *start_out_piece(struct gpu_copier *copier, const char *from, size_t offset,
-                                      size_t size_bytes) {
-    int i = (int)(offset / PIECE_BYTES % 2);
-    TRY(gpu_call(copier->gpu, cuMemcpyDtoHAsync, copier->pieces[i], (CUdeviceptr)from + offset,
-                 MIN(size_bytes - offset, (size_t)PIECE_BYTES), copier->stream));
-    return mark_piece(copier, i);
-}
-
-/* `growing` is NULL, or the buffer of `to`. */
-static struct status *copy_out_pieces(struct gpu_copier *copier, const char *from, char *to,
-                                      size_t size_bytes, struct buffer *growing) {
-    TRY(start_out_piece(copier, from, 0, size_bytes));
-    for (size_t done = 0; done < size_bytes; done += PIECE_BYTES) {
-        int i = (int)(done / PIECE_BYTES % 2);
-        if (size_bytes - done > PIECE_BYTES)
-            TRY(start_out_piece(copier, from, done + PIECE_BYTES, size_bytes));
-        TRY(wait_for_piece(copier, i));
-        size_t piece = MIN(size_bytes - done, (size_t)PIECE_BYTES);
-        memcpy(to + done, copier->pieces[i], piece);
-        if (growing)
-            growing_buffer_advance(growing, done + piece);
-    }
-    return NULL;
-}
-
 /* Into registered memory. */
 static struct status *copy_out_direct(struct gpu_copier *copier, const char *from, char *to,
                                       size_t size_bytes) {
     TRY(gpu_call(copier->gpu, cuMemcpyDtoHAsync, to, (CUdeviceptr)from, size_bytes,
                  copier->stream));
-    TRY(mark_piece(copier, 0));
-    return wait_for_piece(copier, 0);
+    TRY(mark_copy(copier));
+    return wait_for_copy(copier);
 }
 
 static struct status *copy_out(struct gpu_copier *copier, struct gpu_job *job,
@@ -96,10 +54,13 @@ static struct status *copy_out(struct gpu_copier *copier, struct gpu_job *job,
     TRY(follow_compute(copier, job));
     char *to = growing ? growing->data : tensor_data(value);
     struct gpu_host_range *range = growing ? NULL : gpu_host_memory_use(copier->gpu, value, true);
-    struct status *st = range ? NULL : need_pieces(copier, size_bytes);
-    if (!st)
-        st = range ? copy_out_direct(copier, from->data, to, size_bytes)
-                   : copy_out_pieces(copier, from->data, to, size_bytes, growing);
+    struct status *st =
+        range ? copy_out_direct(copier, from->data, to, size_bytes)
+              : gpu_copy_staged(copier,
+                                &(struct gpu_staged_copy){.device_data = (CUdeviceptr)from->data,
+                                                          .to = to,
+                                                          .size_bytes = size_bytes,
+                                                          .growing = growing});
     if (!st)
         gpu_count_copy(copier->gpu, range ? DEVICE_TO_HOST_DIRECT : DEVICE_TO_HOST_STAGED,
                        size_bytes);
@@ -140,31 +101,12 @@ static void run_copy_out(struct gpu_copier *copier, struct gpu_job *job) {
 
 /* ---- to the device ---- */
 
-static struct status *start_in_piece(struct gpu_copier *copier, CUdeviceptr to, const char *from,
-                                     size_t done, size_t size_bytes) {
-    int i = (int)(done / PIECE_BYTES % 2);
-    size_t piece = MIN(size_bytes - done, (size_t)PIECE_BYTES);
-    if (done >= 2 * PIECE_BYTES)
-        TRY(wait_for_piece(copier, i));
-    memcpy(copier->pieces[i], from + done, piece);
-    TRY(gpu_call(copier->gpu, cuMemcpyHtoDAsync, to + done, copier->pieces[i], piece,
-                 copier->stream));
-    return mark_piece(copier, i);
-}
-
-/* From registered memory. */
-static struct status *start_in_direct(struct gpu_copier *copier, CUdeviceptr to, const char *from,
-                                      size_t size_bytes) {
-    TRY(gpu_call(copier->gpu, cuMemcpyHtoDAsync, to, from, size_bytes, copier->stream));
-    return mark_piece(copier, 0);
-}
-
-/* The compute stream goes on when the last piece has arrived. */
-static struct status *compute_follows(struct gpu_copier *copier, int last_piece) {
+/* The compute stream goes on when the copier's stream has done what is enqueued. */
+static struct status *compute_follows(struct gpu_copier *copier) {
     struct gpu_device *gpu = copier->gpu;
+    TRY(mark_copy(copier));
     TRY(gpu_lock(gpu));
-    struct status *st =
-        gpu_call(gpu, cuStreamWaitEvent, gpu->compute, copier->piece_done[last_piece], 0);
+    struct status *st = gpu_call(gpu, cuStreamWaitEvent, gpu->compute, copier->pieces.done[0], 0);
     gpu_unlock(gpu);
     return st;
 }
@@ -177,18 +119,20 @@ static struct status *copy_in(struct gpu_copier *copier, struct gpu_job *job, st
     size_t size_bytes = tensor_size_bytes(to);
     TRY(follow_compute(copier, job));
     struct gpu_host_range *range = gpu_host_memory_use(gpu, &job->held, false);
-    struct status *st = range ? NULL : need_pieces(copier, size_bytes);
+    struct status *st;
     if (gpu->checker) /* the memory is new for this stream */
         gpu->checker->block_allocated((CUdeviceptr)to->buffer->data, to->buffer->size_bytes,
                                       copier->stream);
     if (range)
-        st = start_in_direct(copier, (CUdeviceptr)to->data, from, size_bytes);
-    for (size_t done = 0; done < size_bytes && !st && !range; done += PIECE_BYTES)
-        st = start_in_piece(copier, (CUdeviceptr)to->data, from, done, size_bytes);
-    int last = range ? 0 : (int)((size_bytes - 1) / PIECE_BYTES % 2);
+        st = gpu_call(gpu, cuMemcpyHtoDAsync, (CUdeviceptr)to->data, from, size_bytes,
+                      copier->stream);
+    else
+        st = gpu_copy_staged(copier, &(struct gpu_staged_copy){.device_data = (CUdeviceptr)to->data,
+                                                               .from = from,
+                                                               .size_bytes = size_bytes});
     gpu_count_copy(gpu, range ? DEVICE_FROM_HOST_DIRECT : DEVICE_FROM_HOST_STAGED, size_bytes);
     if (!st)
-        st = compute_follows(copier, last);
+        st = compute_follows(copier);
     /* The next job fills the pieces from the start. */
     struct status *waited = gpu_call(gpu, cuStreamSynchronize, copier->stream);
     if (waited)
@@ -327,7 +271,7 @@ static struct status *copy_over(struct gpu_copier *copier, struct gpu_job *job,
     struct gpu_job after = {.ready = NULL}; /* its event is of `to` */
     struct gpu_bridge *bridge;
     size_t size_bytes = tensor_size_bytes(&job->held);
-    TRY(need_pieces(copier, size_bytes));
+    TRY(gpu_need_pieces(copier, size_bytes));
     TRY(follow_compute(copier, job));
     TRY(gpu_peers_bridge(to, copier->gpu, &bridge));
     TRY(new_destination(to, &job->held, bridge->stream, &after, made));
@@ -347,7 +291,7 @@ static struct status *copy_over(struct gpu_copier *copier, struct gpu_job *job,
                                                   .from_data = job->held.data,
                                                   .to_data = made->data,
                                                   .size_bytes = size_bytes,
-                                                  .piece_bytes = PIECE_BYTES});
+                                                  .piece_bytes = GPU_PIECE_BYTES});
 }
 
 static void run_copy_over(struct gpu_copier *copier, struct gpu_job *job) {

@@ -10,6 +10,7 @@
 #include "kernels/cuda/dnn.h"
 #include "kernels/cuda/gpu_host_memory.h"
 #include "kernels/cuda/gpu_peers.h"
+#include "kernels/cuda/gpu_staged.h"
 #include "kernels/cuda/gpu_xid.h"
 #include "kernels/cuda/images.h"
 
@@ -328,6 +329,9 @@ struct status *gpu_device_new(const struct gpu_device_options *options, struct g
     gpu->api = options->api;
     gpu->checker = options->checker;
     gpu->ordinal = options->ordinal;
+    gpu->n_copy_threads = options->n_copy_threads > 0
+                              ? MIN(options->n_copy_threads, (int)GPU_MAX_COPY_THREADS)
+                              : gpu_copy_threads();
     pthread_mutex_init(&gpu->lock, NULL);
     strmap_init(&gpu->functions);
     strmap_init(&gpu->products);

@@ -34,6 +34,7 @@ enum {
     GPU_MAX_AHEAD = 512,
     GPU_MARK_EVERY = 64,
     GPU_SUFFIX_BYTES = 8,
+    GPU_MAX_COPY_THREADS = 4, /* of one large copy */
 };
 
 /* Pinned memory for what is copied to the device on the compute stream. It is filled part by part;
@@ -46,14 +47,44 @@ struct gpu_stage {
     bool is_full[GPU_STAGE_PARTS]; /* its event was recorded, and is not known to have passed */
 };
 
+/* Two pieces of pinned memory that a thread fills in turn, and events behind the copies of each. */
+struct gpu_pieces {
+    char *memory[2]; /* NULL until the first copy */
+    CUevent done[2];
+};
+
+/* A thread that takes pieces of the large copies of a copier. */
+struct gpu_helper {
+    struct gpu_copier *copier;
+    pthread_t thread;
+    struct gpu_pieces pieces;
+    int number; /* of its part; 0 is the copier's own */
+};
+
+/* The helpers of a copier (gpu_staged.h). */
+struct gpu_team {
+    struct gpu_helper helpers[GPU_MAX_COPY_THREADS - 1];
+    bool is_complete;        /* helpers were started. Used by the copier's thread only */
+    _Atomic bool has_failed; /* `failure` is set */
+    pthread_mutex_t lock;    /* guards what follows; the copier's thread alone writes n_helpers */
+    pthread_cond_t begun, ended;
+    int n_helpers;
+    const struct gpu_staged_copy *copy;    /* under way */
+    uint64_t n_begun;                      /* copies; each helper takes part in each */
+    int n_busy;                            /* helpers that are at the copy */
+    size_t n_filled[GPU_MAX_COPY_THREADS]; /* how many pieces of a growing buffer each has filled */
+    struct status *failure;                /* of the copy, the first one */
+    bool is_closed;
+};
+
 /* A thread with a stream of its own, which serves its jobs one after another. */
 struct gpu_copier {
     struct gpu_device *gpu;
     const char *name;
     pthread_t thread;
     CUstream stream;
-    CUevent piece_done[2];
-    char *pieces[2];      /* pinned; NULL until the first copy */
+    struct gpu_pieces pieces;
+    struct gpu_team team;
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
     struct list jobs;        /* struct gpu_job */
@@ -94,6 +125,7 @@ struct gpu_device {
     size_t n_libraries;
     CUstream compute;
     struct gpu_copier in, out, large_out;
+    int n_copy_threads; /* of a large copy; constant */
     uint32_t reachable; /* a bit for each device whose memory this one can use; constant */
     struct gpu_bridge bridges[GPU_MEMORY_MAX_USERS]; /* by the ordinal of the source */
     /* the number of the last work on the compute stream that is known to have ended */
@@ -148,6 +180,7 @@ struct gpu_device_options {
     const struct device_engine *engine;   /* what the CPU's kernels hand their elements to */
     int ordinal;
     int64_t memory_limit_bytes; /* 0: 92 % of what is free */
+    int n_copy_threads;         /* of a large copy; 0: by the number of cores */
     bool has_graphs;            /* segments are replayed */
 };
 

@@ -76,9 +76,9 @@ static struct status *copy_out_piece(const struct gpu_peer_copy *copy, size_t of
     TRY(gpu_enter(from));
     if (offset >= 2 * copy->piece_bytes)
         TRY(gpu_call(from, cuStreamWaitEvent, copier->stream, copy->bridge->piece_done[i], 0));
-    TRY(gpu_call(from, cuMemcpyDtoHAsync, copier->pieces[i], (CUdeviceptr)copy->from_data + offset,
-                 size, copier->stream));
-    return gpu_call(from, cuEventRecord, copier->piece_done[i], copier->stream);
+    TRY(gpu_call(from, cuMemcpyDtoHAsync, copier->pieces.memory[i],
+                 (CUdeviceptr)copy->from_data + offset, size, copier->stream));
+    return gpu_call(from, cuEventRecord, copier->pieces.done[i], copier->stream);
 }
 
 static struct status *copy_in_piece(const struct gpu_peer_copy *copy, size_t offset, size_t size,
@@ -87,9 +87,9 @@ static struct status *copy_in_piece(const struct gpu_peer_copy *copy, size_t off
     struct gpu_bridge *bridge = copy->bridge;
     struct gpu_device *to = copy->to;
     TRY(gpu_enter(to));
-    TRY(gpu_call(to, cuStreamWaitEvent, bridge->stream, copier->piece_done[i], 0));
-    TRY(gpu_call(to, cuMemcpyHtoDAsync, (CUdeviceptr)copy->to_data + offset, copier->pieces[i],
-                 size, bridge->stream));
+    TRY(gpu_call(to, cuStreamWaitEvent, bridge->stream, copier->pieces.done[i], 0));
+    TRY(gpu_call(to, cuMemcpyHtoDAsync, (CUdeviceptr)copy->to_data + offset,
+                 copier->pieces.memory[i], size, bridge->stream));
     return gpu_call(to, cuEventRecord, bridge->piece_done[i], bridge->stream);
 }
 

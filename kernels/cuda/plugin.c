@@ -43,6 +43,7 @@ static struct status *open_devices(const struct gpu_plugin_options *options,
             .engine = &gpu_engine,
             .ordinal = i,
             .memory_limit_bytes = options->memory_limit_bytes,
+            .n_copy_threads = options->n_copy_threads,
             .has_graphs = options->has_graphs};
         TRY(gpu_device_new(&device_options, &gpus[i]));
         gpu_device_bind(gpus[i], &devices[i]);

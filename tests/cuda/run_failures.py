@@ -59,9 +59,9 @@ MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunch
 
 MODES = ("warm", "ahead", "many", "waiting", "holders", "size", "traced", "workspace", "planning",
          "engines", "synced", "hang", "hanging launch", "rdma", "rdma failures", "saves",
-         "segments", "segment failures", "transfers")
+         "segments", "segment failures", "transfers", "team", "hanging team")
 LONG_MODES = (*MODES, "patience")
-HANGING_MODES = ("hang", "hanging launch")
+HANGING_MODES = ("hang", "hanging launch", "hanging team")
 N_STREAMS = 4  # of a device
 
 # The step that replays is told, with a node; a later one says that the device has failed.
@@ -77,6 +77,8 @@ def environment(case, report, seed):
            "MILLRACE_SIM_KERNELS": ":".join(sorted(glob.glob(os.path.join(KERNELS, "gpu_*.so")))),
            "MILLRACE_SIM_DEVICES": "2", "MILLRACE_SIM_SEED": str(seed),
            "MILLRACE_SIM_REPORT": report,
+           # both ways of large copies: by several threads, and by one
+           "MILLRACE_STEPS_COPY_THREADS": "1" if seed % 4 == 0 else "3",
            "ASAN_OPTIONS": "handle_segv=0:detect_leaks=0",
            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
            "TSAN_OPTIONS": "handle_segv=0:halt_on_error=1"}

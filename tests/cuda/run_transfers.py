@@ -7,7 +7,8 @@ The mode "transfers" of cuda_steps copies, compares bits, and counts which copie
 devices that reach each other and with devices that do not, with several seeds, which draw the order
 of what runs on the devices. Then calls of the driver fail, as in run_failures.py, on devices that
 do not reach each other. With --planted or --long the plugin is also built with each bug of
-planted/transfers-*.patch, and the mode must find it. Ends with "N passed, N failed[, N skipped]".
+planted/transfers-*.patch, and the mode must find it, and with each of planted/team-*.patch, which
+the mode "team" must find. Ends with "N passed, N failed[, N skipped]".
 """
 import argparse
 import concurrent.futures
@@ -27,12 +28,13 @@ CALLS = ("cuCtxEnablePeerAccess", "cuDeviceCanAccessPeer", "cuEventCreate", "cuE
          "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemcpyPeerAsync",
          "cuStreamCreateWithPriority", "cuStreamSynchronize", "cuStreamWaitEvent")
 N_FAILED, N_SEEDS = 25, 12
+PLANTED_MODES = ("transfers", "team")  # the first words of the patches
 PEERS = ("1", "0")  # do the devices reach each other?
 
 
-def problem_of_mode(seed, folder):
+def problem_of_mode(seed, folder, mode="transfers"):
     """None, or what is wrong with the mode."""
-    output, _, problem = run_failures.run(None, folder, seed, "transfers")
+    output, _, problem = run_failures.run(None, folder, seed, mode)
     if problem or "did not end well: 0" not in output:
         return f"{problem or 'a wrong value or count'}\n{output}"
     return None
@@ -71,17 +73,17 @@ def planted_plugin(patch, work):
 
 def planted_problems(folder, seed):
     """The bugs that the mode does not find, and how many there are."""
-    patches = sorted(glob.glob(os.path.join(ROOT, "tests", "cuda", "planted",
-                                            "transfers-*.patch")))
+    patches = [(mode, patch) for mode in PLANTED_MODES for patch in
+               sorted(glob.glob(os.path.join(ROOT, "tests", "cuda", "planted", mode + "-*.patch")))]
     problems = [] if patches else ["no bugs are planted"]
     right = run_failures.PLUGIN
-    for patch in patches:
+    for mode, patch in patches:
         with tempfile.TemporaryDirectory() as work:
             run_failures.PLUGIN = planted_plugin(patch, work)
             found = None
             for peers in PEERS:
                 os.environ["MILLRACE_SIM_PEERS"] = peers
-                found = found or problem_of_mode(seed, folder)
+                found = found or problem_of_mode(seed, folder, mode)
         name = os.path.basename(patch)
         reason = found.split("\n")[0] if found else "not found"
         print(f"{name}: {reason}", flush=True)

@@ -19,6 +19,8 @@
  *   cuda_steps PLUGIN segments   training loops whose work is replayed as CUDA graphs
  *   cuda_steps PLUGIN "segment failures"   calls about graphs fail
  *   cuda_steps PLUGIN transfers  copies through shared memory and between devices, counted
+ *   cuda_steps PLUGIN team       large copies by several threads, whose calls fail
+ *   cuda_steps PLUGIN "hanging team"   a call of such a thread does not return
  *   cuda_steps PLUGIN rdma       a value is written from one GPU into the other by RDMA
  *   cuda_steps PLUGIN "rdma failures"   the driver cannot export or flush
  *   cuda_steps PLUGIN saves      variables are updated while a save copies them
@@ -29,12 +31,14 @@
  * still in use at the end ("in use: 0"), and for each call of the driver, cuBLASLt and cuDNN
  * ("cuMemFree 3"). After a sticky failure of a device the programs keep failing; each is then tried
  * twice, and a step on the CPU must still succeed. MILLRACE_SIM_FAIL says which call fails
- * (tests/cuda/run_failures.py). */
+ * (tests/cuda/run_failures.py). MILLRACE_STEPS_COPY_THREADS is how many threads make a large copy
+ * (default 3, whatever the machine has). */
 #include "tests/cuda/steps.h"
 
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 const char *const device_names[3] = {"/job:worker/replica:0/task:0/device:CPU:0",
@@ -42,6 +46,7 @@ const char *const device_names[3] = {"/job:worker/replica:0/task:0/device:CPU:0"
                                      "/job:worker/replica:0/task:0/device:GPU:1"};
 struct device devices[N_CPUS + GPU_MAX_DEVICES];
 int n_devices = N_CPUS;
+int n_copy_threads = 3;
 struct pool *pool;
 _Thread_local struct container_table *containers;
 struct sim_driver driver;
@@ -119,6 +124,8 @@ static const struct mode {
     {"segments", run_segments},
     {"segment failures", run_segment_failures},
     {"transfers", run_transfers},
+    {"team", run_team},
+    {"hanging team", run_hanging_team},
 };
 
 static bool (*mode_find(const char *name))(void) {
@@ -140,8 +147,12 @@ static long long in_use_at_the_end(const struct device *device) {
 }
 
 int main(int argc, char **argv) {
+    const char *threads = getenv("MILLRACE_STEPS_COPY_THREADS");
+    if (threads)
+        n_copy_threads = (int)strtol(threads, NULL, 10);
     struct gpu_plugin_options options = {.plugin = argc > 1 ? argv[1] : NULL,
                                          .memory_limit_bytes = 96 << 20,
+                                         .n_copy_threads = n_copy_threads,
                                          .allow_tf32 = true,
                                          .has_graphs = true};
     const struct gpu_plugin *plugin = NULL;
@@ -177,11 +188,12 @@ int main(int argc, char **argv) {
         n_failed += !run_transfers_program();
     n_failed += !run_program(&on_cpu);
     container_table_free(containers);
-    for (int i = N_CPUS; i < n_devices; i++)
+    for (int i = N_CPUS; i < n_devices && !is_copy_left; i++)
         printf("in use: %lld\n", in_use_at_the_end(&devices[i]));
     if (is_open)
         plugin->close(&devices[N_CPUS], n_gpus);
     n_failed += !end_transfers();
+    n_failed += !end_team();
     pool_free(pool);
     print_calls();
     printf("programs that did not end well: %d\n", n_failed);

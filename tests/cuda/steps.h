@@ -3,6 +3,7 @@
 #define MILLRACE_TESTS_CUDA_STEPS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "kernels/cuda/driver_api.h"
 #include "kernels/cuda/rows/gpu_plugin.h"
@@ -14,6 +15,7 @@ enum { N_CPUS = 1, MAX_TRIES = 2, MAX_FETCHES = 4 };
 
 extern struct device devices[N_CPUS + GPU_MAX_DEVICES];
 extern int n_devices;
+extern int n_copy_threads;                /* of a large copy */
 extern const char *const device_names[3]; /* a CPU and two GPUs */
 extern struct pool *pool;
 extern _Thread_local struct container_table *containers; /* its variables are the thread's own */
@@ -68,6 +70,20 @@ struct status *attempt(const struct program *program, struct plan **plan,
 /* False: it did not succeed twice. */
 bool run_program(const struct program *program);
 
+/* ---- copies (steps_transfers.c) ---- */
+
+struct transfer {
+    struct device_copy copy;
+    _Atomic bool has_ended;
+};
+/* Starts a copy between two of `devices`; 0 is the host, whose memory is the allocator's. */
+void transfer_start(struct transfer *transfer, int src, int dst, struct allocator *allocator,
+                    const struct tensor *from, struct tensor *ret);
+/* The same, to the host and into a growing buffer. */
+void transfer_start_growing(struct transfer *transfer, int src, const struct tensor *from,
+                            struct tensor *ret, struct buffer *growing);
+struct status *transfer_end(struct transfer *transfer) MUST_USE;
+
 /* ---- modes; false: something is wrong, which was printed ---- */
 
 bool run_warm(void);
@@ -93,5 +109,9 @@ bool run_transfers(void);
 bool run_transfers_program(void);
 /* Once the devices are closed. */
 bool end_transfers(void);
+bool run_team(void);
+bool run_hanging_team(void);
+extern bool is_copy_left; /* a copy is under way when the devices are closed */
+bool end_team(void);      /* once they are closed */
 
 #endif

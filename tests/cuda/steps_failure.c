@@ -71,6 +71,28 @@ bool run_hang(void) {
     return is_well;
 }
 
+/* Waits of the threads that make a large copy do not return: the copy ends. */
+bool run_hanging_team(void) {
+    struct tensor from = TENSOR_INIT, on_device = TENSOR_INIT, to = TENSOR_INIT;
+    struct transfer transfer;
+    int64_t n = 4 << 20;
+    struct status *st = tensor_new_zeroed(allocator_host(), DT_FLOAT, (struct shape){1, &n}, &from);
+    CHECK(!st);
+    transfer_start(&transfer, 0, 1, NULL, &from, &on_device);
+    st = transfer_end(&transfer);
+    CHECK(!st);
+    CHECK(driver.block("cuEventSynchronize", 1) == 0);
+    unsigned long n_before = driver.count("cuEventSynchronize");
+    transfer_start(&transfer, 1, 0, allocator_host(), &on_device, &to);
+    await_calls("cuEventSynchronize", n_before + (unsigned long)n_copy_threads);
+    probe_until(&transfer.has_ended);
+    bool is_well = is_told("copy", transfer_end(&transfer), "it has made no progress for");
+    CHECK(driver.block("cuEventSynchronize", 0) == 0);
+    tensor_clear(&from);
+    tensor_clear(&on_device);
+    return is_well;
+}
+
 /* A launch does not return, and its thread holds the device's lock: others do not wait for it. */
 bool run_hanging_launch(void) {
     struct hanging step = {.has_ended = false}, other = {.has_ended = false};

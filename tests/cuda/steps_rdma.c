@@ -60,19 +60,19 @@ static bool is_value(const struct tensor *value) {
 
 /* ---- a value on one GPU, and memory for it on another ---- */
 
-struct transfer {
+struct line_transfer {
     struct device *from, *to;
     struct device_exporter exporter;
     struct rdma_line line;
     struct tensor value, received;
 };
 
-static void transfer_init(struct transfer *transfer) {
+static void transfer_init(struct line_transfer *transfer) {
     struct tensor host = TENSOR_INIT;
-    *transfer = (struct transfer){.from = &devices[N_CPUS],
-                                  .to = &devices[N_CPUS + 1],
-                                  .value = TENSOR_INIT,
-                                  .received = TENSOR_INIT};
+    *transfer = (struct line_transfer){.from = &devices[N_CPUS],
+                                       .to = &devices[N_CPUS + 1],
+                                       .value = TENSOR_INIT,
+                                       .received = TENSOR_INIT};
     sem_init(&has_ended, 0, 0);
     fake_verbs_reset();
     driver.on_flush(fake_verbs_flush_writes);
@@ -93,12 +93,12 @@ static void transfer_init(struct transfer *transfer) {
     CHECK(!st);
 }
 
-static struct status *transfer_run(struct transfer *transfer) {
+static struct status *transfer_run(struct line_transfer *transfer) {
     return rdma_line_send(&transfer->line, transfer->value.buffer, transfer->value.data,
                           transfer->received.buffer, tensor_size_bytes(&transfer->value));
 }
 
-static void transfer_fini(struct transfer *transfer) {
+static void transfer_fini(struct line_transfer *transfer) {
     rdma_line_close(&transfer->line);
     tensor_clear(&transfer->value);
     tensor_clear(&transfer->received);
@@ -117,7 +117,7 @@ static bool is_told(const char *what, struct status *st_take, enum status_code c
 }
 
 bool run_rdma(void) {
-    struct transfer transfer;
+    struct line_transfer transfer;
     struct tensor host = TENSOR_INIT;
     transfer_init(&transfer);
     struct status *st = transfer_run(&transfer);
@@ -139,7 +139,7 @@ bool run_rdma(void) {
     return is_well && fake_verbs.n_regions == 0;
 }
 
-static bool fails(struct transfer *transfer, const char *call, CUresult error,
+static bool fails(struct line_transfer *transfer, const char *call, CUresult error,
                   enum status_code code, const char *expected) {
     CHECK(driver.fail(call, 1, error) == 0);
     return is_told(call, transfer_run(transfer), code, expected);
@@ -149,7 +149,7 @@ static bool fails(struct transfer *transfer, const char *call, CUresult error,
  * knows whether they have arrived, so the device is given up. */
 bool run_rdma_failures(void) {
     static const char *const export_call = "cuMemGetHandleForAddressRange";
-    struct transfer transfer;
+    struct line_transfer transfer;
     transfer_init(&transfer);
     bool is_well = fails(&transfer, export_call, CUDA_ERROR_INVALID_VALUE, STATUS_INTERNAL,
                          "cuMemGetHandleForAddressRange failed");

@@ -54,30 +54,39 @@ static void close_shared(void) {
 
 /* ---- copies ---- */
 
-struct transfer {
-    struct device_copy copy;
-    _Atomic bool has_ended;
-};
-
 static void on_copied(struct device_copy *copy) {
     atomic_store(&CONTAINER_OF(copy, struct transfer, copy)->has_ended, true);
 }
 
-/* A number of a device: index in `devices`; 0 is the host. */
-static void start_copy(struct transfer *transfer, int src, int dst, struct allocator *allocator,
-                       const struct tensor *from, struct tensor *ret) {
-    *transfer = (struct transfer){.copy = {.src = src ? &devices[src] : NULL,
-                                           .dst = dst ? &devices[dst] : NULL,
-                                           .allocator = dst ? devices[dst].allocator : allocator,
-                                           .ret = ret,
-                                           .on_done = on_copied}};
+static void start(struct transfer *transfer, const struct device_copy *copy,
+                  const struct tensor *from) {
+    *transfer = (struct transfer){.copy = *copy};
+    transfer->copy.on_done = on_copied;
     tensor_copy(&transfer->copy.from, from);
-    struct device *device = &devices[dst ? dst : src];
+    struct device *device = copy->dst ? copy->dst : copy->src;
     if (device->ops->copy_start(device, &transfer->copy))
         atomic_store(&transfer->has_ended, true);
 }
 
-static struct status *end_copy(struct transfer *transfer) {
+void transfer_start(struct transfer *transfer, int src, int dst, struct allocator *allocator,
+                    const struct tensor *from, struct tensor *ret) {
+    start(transfer,
+          &(struct device_copy){.src = src ? &devices[src] : NULL,
+                                .dst = dst ? &devices[dst] : NULL,
+                                .allocator = dst ? devices[dst].allocator : allocator,
+                                .ret = ret},
+          from);
+}
+
+void transfer_start_growing(struct transfer *transfer, int src, const struct tensor *from,
+                            struct tensor *ret, struct buffer *growing) {
+    start(transfer,
+          &(struct device_copy){
+              .src = &devices[src], .allocator = allocator_host(), .ret = ret, .growing = growing},
+          from);
+}
+
+struct status *transfer_end(struct transfer *transfer) {
     while (!atomic_load(&transfer->has_ended))
         sched_yield();
     return transfer->copy.status;
@@ -86,8 +95,8 @@ static struct status *end_copy(struct transfer *transfer) {
 static struct status *copy(int src, int dst, struct allocator *allocator, const struct tensor *from,
                            struct tensor *ret) {
     struct transfer transfer;
-    start_copy(&transfer, src, dst, allocator, from, ret);
-    return end_copy(&transfer);
+    transfer_start(&transfer, src, dst, allocator, from, ret);
+    return transfer_end(&transfer);
 }
 
 /* ---- values ---- */
@@ -194,12 +203,12 @@ static bool release_under_way(void) {
     uint64_t registered = n_registered();
     unsigned long n_begun = driver.count("cuMemcpyHtoDAsync");
     CHECK(driver.hold(1) == 0);
-    start_copy(&transfer, 0, 1, NULL, &value, &made);
+    transfer_start(&transfer, 0, 1, NULL, &value, &made);
     await_calls("cuMemcpyHtoDAsync", n_begun + 1);
     shared_areas_release(tensor_cdata(&value), VALUE_BYTES);
     bool is_well = is_equal("registered while a copy is under way", n_registered(), registered);
     CHECK(driver.hold(0) == 0);
-    st = end_copy(&transfer);
+    st = transfer_end(&transfer);
     CHECK(!st);
     is_well &= is_equal("registered after it", n_registered(), registered - 1);
     tensor_clear(&made);

@@ -62,19 +62,26 @@ static const struct product_type *type_find(enum dtype dtype) {
     return NULL;
 }
 
-/* What a device keeps for products of one kind. */
-struct gpu_product {
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t first, second, out; /* in the order in which cuBLASLt takes them */
-    cublasLtMatmulHeuristicResult_t choice;
-};
-
 /* All that decides; compared as bytes. */
 struct product_kind {
     int64_t m, n, k, n_products, x_stride, y_stride;
     int32_t dtype;
     uint8_t transposes_x, transposes_y, conjugates, alignment;
 };
+
+/* What a device keeps for products of one kind. */
+struct gpu_product {
+    struct product_kind kind; /* the key under which it is kept */
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t first, second, out; /* in the order in which cuBLASLt takes them */
+    cublasLtMatmulHeuristicResult_t choice;
+};
+
+_Static_assert(sizeof(struct product_kind) == 6 * 8 + 4 + 4, "it has no padding");
+
+static struct span key_of(const struct product_kind *kind) {
+    return (struct span){(const char *)kind, sizeof *kind};
+}
 
 static struct status *check(int error, const char *what) {
     return likely(error == 0) ? NULL
@@ -165,21 +172,21 @@ static struct status *product_build(cublasLtHandle_t handle, const struct produc
 /* With the device's lock. */
 static struct status *product_find(struct gpu_device *gpu, const struct product_kind *kind,
                                    const struct product_type *type, struct gpu_product **ret) {
-    struct span key = {(const char *)kind, sizeof *kind};
     if (!gpu->blas_handle)
         TRY(check(blas.cublasLtCreate((cublasLtHandle_t *)&gpu->blas_handle), "cublasLtCreate"));
-    *ret = strmap_get_span(&gpu->products, key);
+    *ret = strmap_get_span(&gpu->products, key_of(kind));
     if (*ret)
         return NULL;
     if (gpu->products.n_entries >= MAX_KINDS)
         gpu_blas_forget(gpu);
     struct gpu_product *product = xcalloc(1, sizeof *product);
+    product->kind = *kind;
     struct status *st = product_build(gpu->blas_handle, kind, type, product);
     if (st) {
         product_free(product);
         return st;
     }
-    strmap_put_span(&gpu->products, key, product);
+    strmap_put_span(&gpu->products, key_of(&product->kind), product);
     *ret = product;
     return NULL;
 }

@@ -92,6 +92,7 @@ struct compiled {
     struct list link; /* while it is queued */
     struct gpu_function function;
     char name[32], *source; /* the source until it is compiled */
+    char *key;              /* a copy */
     CUlibrary library;
     char *code;
     int n_asked;
@@ -210,6 +211,7 @@ void gpu_compiler_free(struct gpu_compiler *compiler) {
             gpu_give_back(compiler->gpu, cuLibraryUnload, kernel->library);
         free(kernel->source);
         free(kernel->code);
+        free(kernel->key);
         free(kernel);
     }
     strmap_fini(&compiler->kernels);
@@ -265,7 +267,8 @@ const struct gpu_function *gpu_compiled(struct gpu_device *gpu, struct span key,
     struct compiled *kernel = strmap_get_span(&compiler->kernels, key);
     if (!kernel && compiler->kernels.n_entries < MAX_KEYS) {
         kernel = xcalloc(1, sizeof *kernel);
-        strmap_put_span(&compiler->kernels, key, kernel);
+        kernel->key = memcpy(xmalloc(key.len), key.data, key.len);
+        strmap_put_span(&compiler->kernels, (struct span){kernel->key, key.len}, kernel);
     }
     if (kernel && kernel->n_asked < ASKS_BEFORE && ++kernel->n_asked == ASKS_BEFORE)
         enqueue(compiler, key, kernel, write_source);

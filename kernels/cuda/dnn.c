@@ -163,26 +163,29 @@ static struct gpu_convolution *kept_find(struct gpu_dnn *device, struct span key
     return c;
 }
 
-static void kept_add(struct gpu_dnn *device, struct span key, struct gpu_convolution *c) {
+static struct span key_of(const struct convolution_kind *kind) {
+    return (struct span){(const char *)kind, sizeof *kind};
+}
+
+static void kept_add(struct gpu_dnn *device, struct gpu_convolution *c) {
     atomic_fetch_add(&c->n_refs, 1);
     pthread_mutex_lock(&device->lock);
     if (device->kept.n_entries >= MAX_KINDS)
         forget(device);
-    strmap_put_span(&device->kept, key, c);
+    strmap_put_span(&device->kept, key_of(&c->kind), c);
     pthread_mutex_unlock(&device->lock);
 }
 
 /* With the lock for plans: another thread may have made the plan meanwhile. */
 static struct status *make_plan(struct gpu_device *gpu, const struct convolution_kind *kind,
                                 struct gpu_convolution **ret) {
-    struct span key = {(const char *)kind, sizeof *kind};
-    *ret = kept_find(gpu->dnn, key);
+    *ret = kept_find(gpu->dnn, key_of(kind));
     if (*ret)
         return NULL;
     TRY(open_handles(gpu));
     struct dnn_target target = {.handle = gpu->dnn->plan_handle};
     TRY(convolution_new(&target, kind, ret));
-    kept_add(gpu->dnn, key, *ret);
+    kept_add(gpu->dnn, *ret);
     return NULL;
 }
 
@@ -190,8 +193,7 @@ static struct status *make_plan(struct gpu_device *gpu, const struct convolution
  * there is no plan. */
 static struct status *plan_get(struct gpu_device *gpu, const struct convolution_kind *kind,
                                struct gpu_convolution **ret) {
-    struct span key = {(const char *)kind, sizeof *kind};
-    struct gpu_convolution *c = kept_find(gpu->dnn, key);
+    struct gpu_convolution *c = kept_find(gpu->dnn, key_of(kind));
     if (!c) {
         TRY(gpu_enter(gpu));
         pthread_mutex_lock(&gpu->dnn->planning);

@@ -355,6 +355,7 @@ struct status *convolution_new(const struct dnn_target *target, const struct con
     struct search search = {.target = target, .kind = kind, .found = c};
     cudnnBackendDescriptor_t graph;
     atomic_init(&c->n_refs, 1);
+    memcpy(&c->kind, kind, sizeof *kind); /* with its padding */
     struct status *st = new_graph(c, target, kind, &graph);
     if (!st)
         search_all(&search, graph);

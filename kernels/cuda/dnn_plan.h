@@ -11,16 +11,6 @@
 
 enum { CONVOLUTION_MAX_KEPT = 8 };
 
-/* What a device keeps for convolutions of one kind. Constant once it is made; shared. */
-struct gpu_convolution {
-    _Atomic int n_refs;
-    cudnnBackendDescriptor_t kept[CONVOLUTION_MAX_KEPT]; /* what the plan was made of */
-    int n_kept;
-    cudnnBackendDescriptor_t plan; /* NULL: no engine computes this kind */
-    int64_t workspace_bytes;
-    struct status *why_none; /* set where plan is NULL */
-};
-
 /* All that decides; compared as bytes. */
 struct convolution_kind {
     struct conv_shape shape;
@@ -28,6 +18,17 @@ struct convolution_kind {
     int64_t max_workspace_bytes; /* engines that need more are passed over */
     int32_t dtype;
     uint8_t direction, is_channels_first, has_filter_channels_first, allows_tf32;
+};
+
+/* What a device keeps for convolutions of one kind. Constant once it is made; shared. */
+struct gpu_convolution {
+    _Atomic int n_refs;
+    struct convolution_kind kind;                        /* the key under which it is kept */
+    cudnnBackendDescriptor_t kept[CONVOLUTION_MAX_KEPT]; /* what the plan was made of */
+    int n_kept;
+    cudnnBackendDescriptor_t plan; /* NULL: no engine computes this kind */
+    int64_t workspace_bytes;
+    struct status *why_none; /* set where plan is NULL */
 };
 
 /* The ids of a graph's tensors. */

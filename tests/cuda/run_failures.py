@@ -57,7 +57,7 @@ LIBRARIES = ("cublas", "cudnn")  # their calls have errors of their own
 # These may find no memory.
 MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunchKernel")
 
-MODES = ("warm", "ahead", "many", "waiting", "holders", "size", "traced", "workspace", "planning",
+MODES = ("warm", "ahead", "many", "kept", "waiting", "holders", "size", "traced", "workspace", "planning",
          "engines", "synced", "hang", "hanging launch", "rdma", "rdma failures", "saves",
          "segments", "segment failures", "transfers", "team", "hanging team")
 LONG_MODES = (*MODES, "patience")

@@ -6,6 +6,7 @@
  *   cuda_steps PLUGIN ahead   a step that is far ahead of a device which is held back
  *   cuda_steps PLUGIN warm    the calls of the driver that a warm step makes
  *   cuda_steps PLUGIN many    the programs, by several threads at once
+ *   cuda_steps PLUGIN kept    products and convolutions that several threads compute again
  *   cuda_steps PLUGIN waiting   a step that waits for memory, and gets it
  *   cuda_steps PLUGIN patience  a step that waits for memory, and gets none for ten seconds
  *   cuda_steps PLUGIN holders   a step that finds no memory, and says who holds it
@@ -101,12 +102,33 @@ static int run_threads(void) {
     return atomic_load(&n_failed);
 }
 
+/* What is found once for a kind of product or convolution is found again by whoever asks, also by
+ * other threads, and while the kinds of others are looked for. */
+static bool run_kept(void) {
+    static const char *const calls[] = {"cublasLtMatmulAlgoGetHeuristic", /* a new product */
+                                        "cudnnBackendGetAttribute"};      /* a new convolution */
+    unsigned long before[ARRAY_LEN(calls)];
+    bool is_well = true;
+    for (size_t i = 0; i < n_programs; i++)
+        is_well &= run_program(&programs[i]);
+    for (size_t i = 0; i < ARRAY_LEN(calls); i++)
+        before[i] = driver.count(calls[i]);
+    is_well &= run_threads() == 0;
+    for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
+        unsigned long n = driver.count(calls[i]) - before[i];
+        printf("%s: called %lu times for kinds that are known\n", calls[i], n);
+        is_well &= n == 0;
+    }
+    return is_well;
+}
+
 static const struct mode {
     const char *name;
     bool (*run)(void);
 } modes[] = {
     {"ahead", run_ahead},
     {"warm", run_warm},
+    {"kept", run_kept},
     {"waiting", run_waiting},
     {"patience", run_patience},
     {"holders", run_holders},

@@ -103,21 +103,23 @@ static void note_failure_take(const struct gpu_host_range *range, struct status 
     status_unref(st);
 }
 
-static bool is_supported(struct gpu_device *gpu, bool is_read_only) {
-    int is = 0;
+/* A driver that does not know the attribute does not support it. */
+static struct status *ask_support(struct gpu_device *gpu, bool is_read_only, int *ret) {
     CUresult error = gpu->api->cuDeviceGetAttribute(
-        &is,
+        ret,
         is_read_only ? CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED
                      : CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,
         gpu->cuda_device);
-    return error == CUDA_SUCCESS && is;
+    return error == CUDA_ERROR_INVALID_VALUE ? NULL : gpu_check(gpu, error, "cuDeviceGetAttribute");
 }
 
 static struct status *register_range(const struct gpu_host_range *range) {
     struct gpu_device *gpu = range->gpu;
     unsigned flags = CU_MEMHOSTREGISTER_PORTABLE |
                      (range->is_read_only ? (unsigned)CU_MEMHOSTREGISTER_READ_ONLY : 0);
-    if (!is_supported(gpu, range->is_read_only))
+    int is_supported = 0;
+    TRY(ask_support(gpu, range->is_read_only, &is_supported));
+    if (!is_supported)
         return status_new(STATUS_UNIMPLEMENTED, "the driver does not support it");
     return gpu_call(gpu, cuMemHostRegister,
                     (void *)range->begin, /* NOLINT(performance-no-int-to-ptr) */

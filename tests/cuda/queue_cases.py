@@ -82,10 +82,8 @@ def between_steps(target):
             for op, trace in zip(("QueueEnqueueV2", "QueueDequeueV2"), traces):
                 if not any(f"{op}(" in label for label in on_gpu(trace)):
                     failures.append(f"{op} is not on the GPU: {on_gpu(trace)}")
-            copies = [node.node_name for device in traces[1].step_stats.dev_stats
-                      if device.device.endswith("memcpy") for node in device.node_stats]
-            if len(copies) != 1:  # the fetch
-                failures.append(f"QueueDequeueV2: copies {copies}")
+            if len(copies_of(traces[1])) != 1:  # the fetch
+                failures.append(f"QueueDequeueV2: copies {copies_of(traces[1])}")
             waiting = []
             thread = threading.Thread(target=lambda: waiting.append(session.run(total)))
             thread.start()  # waits for the element, or finds it
@@ -169,6 +167,83 @@ def batches(target):
     return failures
 
 
+def copies_of(trace):
+    return [node.node_name for device in trace.step_stats.dev_stats
+            if device.device.endswith("memcpy") for node in device.node_stats]
+
+
+def staging(target):
+    """A staging area of a GPU keeps what a step computes there for the next one, without a copy,
+    and each device has an area of its own by one name. Its size is on the GPU as well, although
+    nothing asks for it."""
+    failures = []
+    options = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE)
+    with tf1.Graph().as_default() as graph:
+        x = tf1.placeholder(tf.float32, [64])
+        area = {"dtypes": [tf.float32, tf.string], "shared_name": "area"}
+        with tf.device(CPU):
+            text = tf.constant("text")
+        steps = {}
+        for device in (GPU, CPU):
+            with tf.device(device):
+                got, text_got = RAW.Unstage(**area)
+                steps[device] = (RAW.Stage(values=[x * 2, text], container="", capacity=0,
+                                           memory_limit=0, shared_name="area"),
+                                 [tf.reduce_sum(got * 3), text_got], RAW.StageClear(**area),
+                                 tf.reduce_sum(RAW.StagePeek(index=1, **area)[0]))
+        size = RAW.StageSize(**area)
+        with session_of(target, graph) as session:
+            put, got, clear, peek = steps[GPU]
+            traces = [tf1.RunMetadata() for _ in range(2)]
+            session.run(put, {x: numpy.arange(64)}, options, traces[0])
+            session.run(put, {x: numpy.ones(64)})
+            session.run(steps[CPU][0], {x: numpy.zeros(64)})
+            if session.run([size, peek]) != [2, 128]:
+                failures.append(f"StageSize: {session.run([size, peek])}")
+            found = session.run(got, None, options, traces[1])
+            if found != [6 * numpy.arange(64).sum(), b"text"]:
+                failures.append(f"Unstage: {found}")
+            for op, trace in zip(("Stage", "Unstage"), traces):
+                if not any(f"{op}(" in label for label in on_gpu(trace)):
+                    failures.append(f"{op} is not on the GPU: {on_gpu(trace)}")
+            if len(copies_of(traces[1])) != 1:  # the fetch
+                failures.append(f"Unstage: copies {copies_of(traces[1])}")
+            session.run(clear)
+            if session.run([size, steps[CPU][1]]) != [0, [0, b"text"]]:
+                failures.append("StageClear: the areas of two devices are one")
+    return failures
+
+
+def staging_maps(target):
+    """Tuples in parts, by key and in order, in maps of both kinds on a GPU."""
+    failures = []
+    for prefix in ("", "Ordered"):
+        with tf1.Graph().as_default() as graph, tf.device(GPU):
+            of = {"dtypes": [tf.float32, tf.int32], "shared_name": "map"}
+            key, x = tf1.placeholder(tf.int64, []), tf1.placeholder(tf.float32, [3])
+            op = {name: getattr(RAW, f"{prefix}Map{name}") for name in (
+                "Stage", "Peek", "Unstage", "UnstageNoKey", "Size", "IncompleteSize", "Clear")}
+            first = op["Stage"](key=key, indices=[0], values=[x + 1], **of)
+            second = op["Stage"](key=key, indices=[1], values=[tf.range(4) * 2], **of)
+            sizes = [op["Size"](**of), op["IncompleteSize"](**of)]
+            peek = op["Peek"](key=key, indices=[0, 1], **of)[0] * 2
+            take = tf.reduce_sum(op["Unstage"](key=key, indices=[0, 1], **of)[1])
+            any_key, any_values = op["UnstageNoKey"](indices=[0, 1], **of)
+            with session_of(target, graph) as session:
+                for k in (9, 4):
+                    session.run(first, {key: k, x: [k, k, k]})
+                found = [session.run(sizes)]
+                for k in (9, 4):
+                    session.run(second, {key: k})
+                found += [session.run(sizes), session.run(peek, {key: 9}).tolist(),
+                          session.run(take, {key: 9}),
+                          session.run([any_key, any_values[0] * 1])[0], session.run(sizes)]
+                if found != [[0, 2], [2, 0], [20, 20, 20], 12, 4, [0, 0]]:
+                    failures.append(f"{prefix}Map: {found}")
+    return failures
+
+
 def queue_failures(target):
-    return [failure for check in (of_types, of_text, between_steps, names, on_cpu, batches)
+    return [failure for check in (of_types, of_text, between_steps, names, on_cpu, batches, staging,
+                                  staging_maps)
             for failure in check(target)]

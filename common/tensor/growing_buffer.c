@@ -29,18 +29,20 @@ static void growing_free(struct allocator *allocator, struct buffer *buffer) {
 
 static struct allocator growing_allocator = {.name = "growing", .free = growing_free};
 
-struct buffer *growing_buffer_new(struct allocator *allocator, size_t size_bytes) {
-    struct buffer *memory = buffer_alloc(allocator, size_bytes);
-    if (!memory)
-        return NULL;
+struct buffer *growing_buffer_over(struct buffer *memory_take, size_t size_bytes) {
     struct growing_buffer *growing = xcalloc(1, sizeof(*growing));
     growing->buffer = (struct buffer){
-        .size_bytes = size_bytes, .data = memory->data, .allocator = &growing_allocator};
+        .size_bytes = size_bytes, .data = memory_take->data, .allocator = &growing_allocator};
     atomic_init(&growing->buffer.n_refs, 1);
-    growing->memory = memory;
+    growing->memory = memory_take;
     pthread_mutex_init(&growing->lock, NULL);
     list_init(&growing->waits);
     return &growing->buffer;
+}
+
+struct buffer *growing_buffer_new(struct allocator *allocator, size_t size_bytes) {
+    struct buffer *memory = buffer_alloc(allocator, size_bytes);
+    return memory ? growing_buffer_over(memory, size_bytes) : NULL;
 }
 
 size_t growing_buffer_filled(const struct buffer *buffer) {

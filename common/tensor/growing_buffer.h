@@ -1,7 +1,8 @@
 /* A buffer in host memory that is filled from its front while its first bytes are in use already:
- * a copy from a device writes a piece, and the piece is sent while the copy writes the next one.
+ * a copy from a device writes a piece, and the piece is sent while the copy writes the next one;
+ * and where it arrives, a copy to a device reads a piece while the next one is received.
  *
- *   filler (a device's thread)                    reader (the loop that sends)
+ *   filler (a device's copy, or a connection)     reader (the loop that sends, or a device's copy)
  *   writes bytes [0, n)
  *   growing_buffer_advance(n) ──────────────────► growing_buffer_filled() == n: reads bytes [0, n)
  *   writes bytes [n, m)                           growing_buffer_wait(m)
@@ -10,8 +11,9 @@
  *
  * Bytes that are filled do not change any more. Nobody reads the others, so a growing buffer goes
  * only where its reader looks at growing_buffer_filled first: from a copy to a Send
- * (worker/executor/executor_device.c), and on to worker/exchange/peer_pieces.h. Once it is whole it
- * is a buffer like others.
+ * (worker/executor/executor_device.c) and on to worker/exchange/peer_pieces.h, and from
+ * worker/exchange/peer_arrivals.h to a Recv and on to copies to devices (device_copy.from). Once it
+ * is whole it is a buffer like others.
  *
  * A failure is final: the bytes that are filled stay readable, and no more come. Whoever started
  * the filling calls growing_buffer_end, once. A thread that goes on filling later, because its
@@ -36,6 +38,8 @@ struct growing_wait {
 /* Makes an empty growing buffer with memory of the allocator. The caller holds one reference. NULL:
  * there is no memory. */
 struct buffer *growing_buffer_new(struct allocator *allocator, size_t size_bytes);
+/* Does the same with existing memory, of which nothing counts as filled yet. */
+struct buffer *growing_buffer_over(struct buffer *memory_take, size_t size_bytes);
 /* Is it a growing buffer that is not whole? It stays one after a failure. Accepts every buffer. */
 bool buffer_is_growing(const struct buffer *buffer);
 

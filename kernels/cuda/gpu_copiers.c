@@ -114,6 +114,7 @@ static void copier_stop(struct gpu_copier *copier) {
 
 struct status *gpu_copiers_start(struct gpu_device *gpu) {
     TRY(copier_start(gpu, &gpu->in, "in"));
+    TRY(copier_start(gpu, &gpu->arriving, "arriving"));
     TRY(copier_start(gpu, &gpu->out, "out"));
     return copier_start(gpu, &gpu->large_out, "large out");
 }
@@ -122,23 +123,27 @@ void gpu_copiers_stop(struct gpu_device *gpu) {
     if (gpu->context)
         gpu_try_set_current(gpu);
     copier_stop(&gpu->in);
+    copier_stop(&gpu->arriving);
     copier_stop(&gpu->out);
     copier_stop(&gpu->large_out);
 }
 
 /* ---- devices that fail ---- */
 
-static void list_copiers(struct gpu_device *gpu, struct gpu_copier *ret[3]) {
+enum { N_COPIERS = 4 };
+
+static void list_copiers(struct gpu_device *gpu, struct gpu_copier *ret[N_COPIERS]) {
     ret[0] = &gpu->in;
-    ret[1] = &gpu->out;
-    ret[2] = &gpu->large_out;
+    ret[1] = &gpu->arriving;
+    ret[2] = &gpu->out;
+    ret[3] = &gpu->large_out;
 }
 
 bool gpu_copiers_are_busy(struct gpu_device *gpu) {
-    struct gpu_copier *list[3];
+    struct gpu_copier *list[N_COPIERS];
     bool is_busy = false;
     list_copiers(gpu, list);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_COPIERS; i++) {
         pthread_mutex_lock(&list[i]->lock);
         is_busy |= list[i]->current || !list_is_empty(&list[i]->jobs);
         pthread_mutex_unlock(&list[i]->lock);
@@ -180,9 +185,9 @@ static void abandon(struct gpu_copier *copier, struct status *failure) {
 }
 
 void gpu_copiers_detach(struct gpu_device *gpu) {
-    struct gpu_copier *list[3];
+    struct gpu_copier *list[N_COPIERS];
     list_copiers(gpu, list);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < N_COPIERS; i++) {
         copier_close(list[i]);
         if (list[i]->is_started)
             pthread_detach(list[i]->thread);
@@ -191,8 +196,8 @@ void gpu_copiers_detach(struct gpu_device *gpu) {
 }
 
 void gpu_copiers_abandon(struct gpu_device *gpu) {
-    struct gpu_copier *list[3];
+    struct gpu_copier *list[N_COPIERS];
     list_copiers(gpu, list);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < N_COPIERS; i++)
         abandon(list[i], atomic_load(&gpu->failure));
 }

@@ -1,7 +1,7 @@
 /* Copies between a GPU's memory and the host's, and the table of a GPU's methods.
  *
  *   small, to the device   through the stage, on the compute stream: enqueued when the call returns
- *   large, to the device   by the copier `in`, in pieces
+ *   large, to the device   by the copier `in`, in pieces; while the value arrives: gpu_arriving.c
  *   to the host            by the copiers `out` and `large_out`, in pieces
  *   between two devices    gpu_peers.h
  *
@@ -72,9 +72,8 @@ static struct status *copy_out(struct gpu_copier *copier, struct gpu_job *job,
     return st;
 }
 
-/* Hands over the value, or the failure, unless a probe has ended the copy already. */
-static void end_copy_take(struct gpu_copier *copier, struct gpu_job *job, struct status *st,
-                          struct tensor *value) {
+void gpu_end_copy_take(struct gpu_copier *copier, struct gpu_job *job, struct status *st,
+                       struct tensor *value) {
     struct gpu_device *gpu = copier->gpu;
     struct device_copy *copy;
     struct device_wait *wait;
@@ -96,7 +95,7 @@ static void end_copy_take(struct gpu_copier *copier, struct gpu_job *job, struct
 static void run_copy_out(struct gpu_copier *copier, struct gpu_job *job) {
     struct tensor value = TENSOR_INIT;
     struct status *st = job->status ? job->status : copy_out(copier, job, &value);
-    end_copy_take(copier, job, st, &value);
+    gpu_end_copy_take(copier, job, st, &value);
 }
 
 /* ---- to the device ---- */
@@ -111,18 +110,40 @@ static struct status *compute_follows(struct gpu_copier *copier) {
     return st;
 }
 
+struct status *gpu_begin_copy_in(struct gpu_copier *copier, const struct gpu_job *job,
+                                 const struct tensor *to) {
+    struct gpu_device *gpu = copier->gpu;
+    TRY(follow_compute(copier, job));
+    if (gpu->checker) /* the memory is new for this stream */
+        gpu->checker->block_allocated((CUdeviceptr)to->buffer->data, to->buffer->size_bytes,
+                                      copier->stream);
+    return NULL;
+}
+
+/* The next copy fills the pieces from the start. */
+struct status *gpu_end_copy_in_take(struct gpu_copier *copier, struct status *st_take,
+                                    bool is_last) {
+    struct gpu_device *gpu = copier->gpu;
+    struct status *st = st_take;
+    if (!st && is_last)
+        st = compute_follows(copier);
+    struct status *waited = gpu_call(gpu, cuStreamSynchronize, copier->stream);
+    if (waited)
+        gpu_drain(gpu, copier->stream);
+    if (st)
+        status_unref(waited);
+    return st ? st : waited;
+}
+
 /* Copies host bytes into `to`. When it returns, later work of the compute stream finds them, and
  * the pieces may be filled again. */
 static struct status *copy_in(struct gpu_copier *copier, struct gpu_job *job, struct tensor *to) {
     struct gpu_device *gpu = copier->gpu;
     const char *from = tensor_cdata(&job->held);
     size_t size_bytes = tensor_size_bytes(to);
-    TRY(follow_compute(copier, job));
+    TRY(gpu_begin_copy_in(copier, job, to));
     struct gpu_host_range *range = gpu_host_memory_use(gpu, &job->held, false);
     struct status *st;
-    if (gpu->checker) /* the memory is new for this stream */
-        gpu->checker->block_allocated((CUdeviceptr)to->buffer->data, to->buffer->size_bytes,
-                                      copier->stream);
     if (range)
         st = gpu_call(gpu, cuMemcpyHtoDAsync, (CUdeviceptr)to->data, from, size_bytes,
                       copier->stream);
@@ -131,16 +152,9 @@ static struct status *copy_in(struct gpu_copier *copier, struct gpu_job *job, st
                                                                .from = from,
                                                                .size_bytes = size_bytes});
     gpu_count_copy(gpu, range ? DEVICE_FROM_HOST_DIRECT : DEVICE_FROM_HOST_STAGED, size_bytes);
-    if (!st)
-        st = compute_follows(copier);
-    /* The next job fills the pieces from the start. */
-    struct status *waited = gpu_call(gpu, cuStreamSynchronize, copier->stream);
-    if (waited)
-        gpu_drain(gpu, copier->stream);
+    st = gpu_end_copy_in_take(copier, st, true);
     gpu_host_memory_unuse(range);
-    if (st)
-        status_unref(waited);
-    return st ? st : waited;
+    return st;
 }
 
 /* The event that the stream of copies to the device waits for before it writes into memory that was
@@ -155,20 +169,26 @@ static struct status *after_free(struct gpu_device *gpu, uint64_t free_number,
     return st;
 }
 
+struct status *gpu_wrap_destination(struct gpu_device *gpu, const struct tensor *value,
+                                    struct buffer *buffer_take, uint64_t free_number,
+                                    struct gpu_job *job, struct tensor *ret) {
+    struct status *st = tensor_view(buffer_take, buffer_take->data, (enum dtype)value->dtype,
+                                    tensor_shape(value), ret);
+    buffer_unref(buffer_take); /* the tensor holds it */
+    if (!st && job)
+        st = after_free(gpu, free_number, job);
+    if (st)
+        tensor_clear(ret);
+    return st;
+}
+
 /* A tensor of the device for a copy by `stream`, and what that must wait for. */
 static struct status *new_destination(struct gpu_device *gpu, const struct tensor *value,
                                       CUstream stream, struct gpu_job *job, struct tensor *ret) {
     struct buffer *buffer;
     uint64_t free_number;
     TRY(gpu_buffer_new(gpu, tensor_size_bytes(value), stream, &buffer, &free_number));
-    struct status *st =
-        tensor_view(buffer, buffer->data, (enum dtype)value->dtype, tensor_shape(value), ret);
-    buffer_unref(buffer); /* the tensor holds it */
-    if (!st && job)
-        st = after_free(gpu, free_number, job);
-    if (st)
-        tensor_clear(ret);
-    return st;
+    return gpu_wrap_destination(gpu, value, buffer, free_number, job, ret);
 }
 
 static struct status *copy_in_now(struct gpu_device *gpu, const struct tensor *value,
@@ -189,14 +209,14 @@ static struct status *copy_in_now(struct gpu_device *gpu, const struct tensor *v
     return st;
 }
 
-static void run_copy_in(struct gpu_copier *copier, struct gpu_job *job) {
+void gpu_run_copy_in(struct gpu_copier *copier, struct gpu_job *job) {
     struct tensor made = TENSOR_INIT;
     struct status *st = job->status;
     if (!st)
         st = new_destination(copier->gpu, &job->held, copier->stream, job, &made);
     if (!st)
         st = copy_in(copier, job, &made);
-    end_copy_take(copier, job, st, &made);
+    gpu_end_copy_take(copier, job, st, &made);
 }
 
 /* ---- between devices ---- */
@@ -299,7 +319,7 @@ static void run_copy_over(struct gpu_copier *copier, struct gpu_job *job) {
     struct status *st = job->status ? job->status : copy_over(copier, job, &made);
     if (!st)
         gpu_note_ended(copier->gpu, job->number);
-    end_copy_take(copier, job, st, &made);
+    gpu_end_copy_take(copier, job, st, &made);
 }
 
 /* ---- the device's table ---- */
@@ -310,12 +330,17 @@ static bool ended(struct device_copy *copy, struct status *st) {
     return true;
 }
 
-static bool submit(struct gpu_copier *copier, struct device_copy *copy, struct gpu_job *job) {
+/* The caller submits the job. */
+static void take_copy(struct gpu_device *gpu, struct device_copy *copy, struct gpu_job *job) {
     job->copy = copy;
     job->allocator = copy->allocator;
     job->growing = copy->growing ? buffer_ref(copy->growing) : NULL;
     tensor_move(&job->held, &copy->from);
-    atomic_fetch_add(&copier->gpu->n_copies, 1);
+    atomic_fetch_add(&gpu->n_copies, 1);
+}
+
+static bool submit(struct gpu_copier *copier, struct device_copy *copy, struct gpu_job *job) {
+    take_copy(copier->gpu, copy, job);
     gpu_copier_submit(copier, job);
     return false;
 }
@@ -348,11 +373,20 @@ static bool start_between(struct device_copy *copy) {
     return ended(copy, st);
 }
 
+static bool is_growing(const struct tensor *value) {
+    return value->storage == TENSOR_BUFFER && buffer_is_growing(value->buffer);
+}
+
 static bool start_in(struct gpu_device *gpu, struct device_copy *copy) {
     if (tensor_size_bytes(&copy->from) <= GPU_SMALL_BYTES)
         return ended(copy, copy_in_now(gpu, &copy->from, copy->ret));
     struct gpu_job *job = xcalloc(1, sizeof *job);
-    job->run = run_copy_in;
+    if (is_growing(&copy->from)) {
+        take_copy(gpu, copy, job);
+        gpu_arriving_start(gpu, job);
+        return false;
+    }
+    job->run = gpu_run_copy_in;
     return submit(&gpu->in, copy, job);
 }
 

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_KERNELS_CUDA_GPU_COPIES_H
 #define MILLRACE_KERNELS_CUDA_GPU_COPIES_H
 
+#include "common/tensor/growing_buffer.h"
 #include "kernels/cuda/gpu_device.h"
 
 struct gpu_job {
@@ -18,6 +19,11 @@ struct gpu_job {
     struct gpu_device *to;  /* of a copy between devices through the host */
     struct tensor held;     /* what stays alive until the job has ended */
     struct buffer *growing; /* device_copy.growing: a reference */
+    /* of a copy of a growing value to the device (gpu_arriving.c): */
+    struct gpu_copier *copier; /* who goes on when more has come */
+    struct growing_wait more;
+    struct tensor made; /* the new value, from the first piece on */
+    size_t n_copied;    /* bytes of it */
 };
 
 /* Frees the job, and what it holds. */
@@ -29,6 +35,28 @@ void gpu_job_take_callers(struct gpu_copier *copier, struct gpu_job *job,
 void gpu_copier_submit(struct gpu_copier *copier, struct gpu_job *job);
 void gpu_copier_submit_first(struct gpu_copier *copier,
                              struct gpu_job *job); /* it is served next */
+
+/* ---- copies to the device (gpu_copies.c); on the copier's thread ---- */
+
+/* Makes the buffer the memory of a new value like `value`, and of `job` a job that waits for what
+ * used the buffer before. *ret holds nothing after a failure. `job` may be NULL. */
+struct status *gpu_wrap_destination(struct gpu_device *gpu, const struct tensor *value,
+                                    struct buffer *buffer_take, uint64_t free_number,
+                                    struct gpu_job *job, struct tensor *ret) MUST_USE;
+/* The copier's stream may write to the new value, once it has waited for the job's event. */
+struct status *gpu_begin_copy_in(struct gpu_copier *copier, const struct gpu_job *job,
+                                 const struct tensor *to) MUST_USE;
+/* Waits for what is enqueued on the copier's stream, also after a failure `st_take`, which is then
+ * returned. With is_last, later work of the compute stream finds the value. */
+struct status *gpu_end_copy_in_take(struct gpu_copier *copier, struct status *st_take,
+                                    bool is_last) MUST_USE;
+/* Copies the job's value, which is whole, and ends the job. */
+void gpu_run_copy_in(struct gpu_copier *copier, struct gpu_job *job);
+/* Hands over the value, or the failure, unless a probe has ended the copy already. */
+void gpu_end_copy_take(struct gpu_copier *copier, struct gpu_job *job, struct status *st,
+                       struct tensor *value);
+/* Starts a copy of a growing value to the device (gpu_arriving.c). Any thread. */
+void gpu_arriving_start(struct gpu_device *gpu, struct gpu_job *job);
 
 /* ---- waits (gpu_waits.c): see struct device_ops ---- */
 

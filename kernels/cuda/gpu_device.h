@@ -124,7 +124,7 @@ struct gpu_device {
     CUlibrary *libraries; /* the kernels, one for each image */
     size_t n_libraries;
     CUstream compute;
-    struct gpu_copier in, out, large_out;
+    struct gpu_copier in, arriving, out, large_out;
     int n_copy_threads; /* of a large copy; constant */
     uint32_t reachable; /* a bit for each device whose memory this one can use; constant */
     struct gpu_bridge bridges[GPU_MEMORY_MAX_USERS]; /* by the ordinal of the source */

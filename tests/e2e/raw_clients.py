@@ -212,7 +212,10 @@ class Client:
 
     def run(self, handle, timeout_s=30, **request):
         """The fetched TensorProtos by name."""
-        reply = self.end(self.begin_run(handle, timeout_s, **request))
+        return self.end_run(self.begin_run(handle, timeout_s, **request))
+
+    def end_run(self, call):
+        reply = self.end(call)
         if first(reply, 3, 0):
             raise Refused(first(reply, 3), first(reply, 4, b"").decode())
         return {first(value, 1).decode(): first(value, 2) for field, value in fields(reply) if field

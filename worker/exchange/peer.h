@@ -46,6 +46,13 @@ struct peer_receiver {
      * struct wire_handlers. on_message follows with the same `edge`. */
     struct buffer *(*alloc)(void *arg, struct peer *peer, const struct wire_message *message,
                             const struct edge_message *edge, size_t size_bytes);
+    /* The first bytes of a value for which `alloc` returned memory are there; `edge` is as in
+     * on_message. Returns NULL if the value is wanted only when it is whole. Otherwise the callee
+     * has handed it on in a growing buffer over the memory (common/tensor/growing_buffer.h), to
+     * which the caller gets a reference. The caller tells the buffer which bytes are there, but not
+     * the last ones; the callee ends its growth, in on_message or with the step. Optional. */
+    struct buffer *(*on_begun)(void *arg, struct peer *peer, uint64_t step,
+                               const struct edge_message *edge, struct buffer *memory);
     /* Does a step still wait for the value for which `alloc` returned memory? */
     bool (*is_wanted)(void *arg, struct peer *peer, uint64_t step, uint32_t edge,
                       uint64_t frame_iter);

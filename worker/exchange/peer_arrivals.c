@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/tensor/growing_buffer.h"
 #include "proto/worker.pb-c.h"
 #include "worker/exchange/peer_internal.h"
 
@@ -19,11 +20,15 @@ struct arrival {
     /* For the whole value. NULL: the value is not wanted any more, and the remaining stripes are
      * dropped. */
     struct buffer *buffer;
+    /* The buffer grows: the value was handed on, and who has it reads the first n_front stripes. */
+    bool is_growing;
     uint64_t total_bytes, stripe_bytes;
     unsigned n_stripes, n_begun, n_done;
+    unsigned n_front; /* this many stripes are there without a gap, from the first one */
     /* the sender gives it up: dropped once no stripe of it is being read */
     bool has_failed;
-    uint64_t begun[]; /* a bit per stripe */
+    uint64_t *done;   /* a bit per stripe that is there */
+    uint64_t begun[]; /* a bit per stripe of which the first byte was there; then `done` */
 };
 
 static void arrival_free(struct peer *peer, struct arrival *arrival) {
@@ -96,8 +101,9 @@ static struct arrival *arrival_new(struct peer *peer, uint64_t step, const Millr
                       : NULL;
     if (!*ret_buffer || *ret_buffer == wire_discard)
         return NULL;
-    struct arrival *arrival =
-        xcalloc(1, sizeof(*arrival) + (stripe->n_stripes + 63) / 64 * sizeof(uint64_t));
+    size_t n_words = (stripe->n_stripes + 63) / 64;
+    struct arrival *arrival = xcalloc(1, sizeof(*arrival) + 2 * n_words * sizeof(uint64_t));
+    arrival->done = arrival->begun + n_words;
     arrival->step = step;
     arrival->edge = edge->edge;
     arrival->frame_iter = edge->frame_iter;
@@ -163,6 +169,7 @@ static struct buffer *alloc_stripe(struct peer *peer, const struct wire_message 
     if (!arrival)
         arrival = arrival_new(peer, message->id, stripe, &input->edge, &buffer);
     input->arrival = arrival;
+    input->stripe = stripe->index;
     return arrival ? part_of(peer, arrival, stripe, size_bytes) : buffer;
 }
 
@@ -182,21 +189,29 @@ struct buffer *peer_arrivals_alloc(struct peer *peer, struct transport_channel *
     return buffer;
 }
 
-/* The last stripe has arrived. `edge` is what all of them say about the value. */
-static struct status *deliver_whole(struct peer *peer, struct arrival *arrival,
-                                    const struct edge_message *edge) {
+/* Reads what all stripes say about the value. Spans in *ret are of the arrival. */
+static void read_edge(const struct arrival *arrival, struct edge_message *ret) {
+    struct status *st =
+        edge_message_read((struct span){arrival->push.data, arrival->push.len}, ret);
+    CHECK(!st); /* it was read before without an error */
+}
+
+/* The last stripe has arrived. */
+static struct status *deliver_whole(struct peer *peer, struct arrival *arrival) {
+    struct edge_message edge;
     struct peer_table *table = peer->table;
     struct wire_message push = {.type = WIRE_PUSH,
                                 .id = arrival->step,
                                 .meta = {arrival->push.data, arrival->push.len},
                                 .payload = arrival->buffer,
                                 .payload_len = arrival->total_bytes};
+    read_edge(arrival, &edge);
     arrival->buffer = NULL;
     list_remove(&arrival->link);
     list_init(&arrival->link); /* delivering the value may reset the streams */
     peer->streams.n_received++;
     struct status *st = table->receiver
-                            ? table->receiver->on_message(table->receiver_arg, peer, &push, edge)
+                            ? table->receiver->on_message(table->receiver_arg, peer, &push, &edge)
                             : NULL;
     buffer_unref(push.payload);
     arrival_free(peer, arrival);
@@ -209,6 +224,44 @@ static bool is_here(const struct peer *peer, const struct arrival *arrival) {
         if (LIST_ENTRY(link, struct arrival, link) == arrival)
             return true;
     return false;
+}
+
+/* Hands the value on if it is wanted before it is whole. */
+static void hand_on(struct peer *peer, struct arrival *arrival) {
+    struct peer_table *table = peer->table;
+    struct edge_message edge;
+    if (!table->receiver || !table->receiver->on_begun)
+        return;
+    read_edge(arrival, &edge);
+    struct buffer *growing =
+        table->receiver->on_begun(table->receiver_arg, peer, arrival->step, &edge, arrival->buffer);
+    if (!growing)
+        return;
+    if (!is_here(peer, arrival)) { /* handing it on may reset the streams */
+        buffer_unref(growing);
+        return;
+    }
+    buffer_unref(arrival->buffer);
+    arrival->buffer = growing;
+    arrival->is_growing = true;
+    peer->streams.n_handed_on++;
+}
+
+/* A stripe has arrived, and others are missing. */
+static void advance(struct peer *peer, struct arrival *arrival) {
+    unsigned n = arrival->n_front;
+    while (arrival->done[n / 64] & 1ull << n % 64)
+        n++;
+    if (n == arrival->n_front || !arrival->buffer)
+        return;
+    arrival->n_front = n;
+    if (!arrival->is_growing)
+        hand_on(peer, arrival);
+    if (!is_here(peer, arrival) || !arrival->is_growing)
+        return;
+    struct stripe_division division =
+        stripe_division_of(arrival->total_bytes, arrival->stripe_bytes, arrival->n_stripes);
+    growing_buffer_advance(arrival->buffer, stripe_division_begin(division, n));
 }
 
 /* The sender cannot go on with a value: its step ends here, too. A stripe that is being read on
@@ -257,12 +310,15 @@ struct status *peer_arrivals_on_stripe(struct peer *peer, struct transport_chann
     if (!is_here(peer, arrival))
         return NULL;
     arrival->n_done++;
+    arrival->done[input->stripe / 64] |= 1ull << input->stripe % 64;
     buffer_unref(message->payload); /* so that the value's buffer has one holder only */
     message->payload = NULL;
-    if (!is_over(arrival))
+    if (!is_over(arrival)) {
+        advance(peer, arrival);
         return NULL;
+    }
     if (arrival->buffer)
-        return deliver_whole(peer, arrival, &input->edge);
+        return deliver_whole(peer, arrival);
     arrival_free(peer, arrival);
     return NULL;
 }

@@ -3,6 +3,7 @@
  *   first stripe of a value      the value's memory is that of its grant
  *   each stripe                  is read into its part of the memory; each must come once, and all
  *                                must agree about the value
+ *   first stripes in a row       may be handed on in a growing buffer (peer_receiver.on_begun)
  *   last stripe                  delivers the value as a Push
  *   a failed stripe              ends the receiver's step with the sender's reason
  *

@@ -104,6 +104,7 @@ struct channel_input {
     int64_t since_ns;         /* when a large Push began; 0: it is not measured */
     struct edge_message edge; /* a Push's */
     struct arrival *arrival;  /* a Stripe's value */
+    unsigned stripe;          /* its index */
 };
 /* Returns the channel's record, which it makes at first use. */
 struct channel_input *peer_channel_input(struct transport_channel *channel);

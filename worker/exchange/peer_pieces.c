@@ -170,8 +170,9 @@ void peer_pieces_describe(const struct peer *peer, struct str *out) {
     const struct peer_pieces *pieces = &peer->pieces;
     str_addf(out,
              "{\"values_sent\":%llu,\"sent\":%llu,\"sent_before_whole\":%llu,\"failed\":%llu,"
-             "\"received\":%llu}",
+             "\"received\":%llu,\"handed_on\":%llu}",
              (unsigned long long)pieces->n_values, (unsigned long long)pieces->n_sent,
              (unsigned long long)pieces->n_early, (unsigned long long)pieces->n_failed,
-             (unsigned long long)peer->streams.n_pieces_received);
+             (unsigned long long)peer->streams.n_pieces_received,
+             (unsigned long long)peer->streams.n_handed_on);
 }

@@ -73,6 +73,7 @@ struct peer_streams {
     int64_t retry_ms;     /* how long the last failed attempt has kept streams off */
     uint64_t n_sent, n_received; /* values */
     uint64_t n_pieces_received;
+    uint64_t n_handed_on; /* values that were handed on before they were whole */
 };
 
 /* How a value is divided: each stripe but the last has stripe_bytes. */

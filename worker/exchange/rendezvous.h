@@ -63,7 +63,8 @@ struct rendezvous_recv {
      * value (TENSOR_DEAD for a dead one). */
     void (*on_value)(struct rendezvous_recv *recv, struct status *status_take,
                      struct tensor *value_take);
-    struct rendezvous_recv *next; /* the table's */
+    struct rendezvous_recv *next;       /* the table's */
+    const struct plan_channel *channel; /* the table's; borrowed */
     uint32_t edge;
     uint64_t frame_iter;
     int64_t since_ns; /* when the wait began, for /stepz */
@@ -168,7 +169,9 @@ struct status *rendezvous_try_send(struct rendezvous *rendezvous,
 /* Writes the messages that the step has queued, with one write for each peer. */
 void rendezvous_flush(struct rendezvous *rendezvous);
 /* Receives a value. True: the value has arrived and was moved into *ret; `recv` is not used. False:
- * on_value will be called. A pre-grant may be queued, and rendezvous_flush writes it. The channel
+ * on_value will be called. If the channel takes growing values, on_value may get a growing buffer
+ * (common/tensor/growing_buffer.h), which ends when the value has arrived, or when the step is
+ * aborted or ends, with a failure that names the tensor and its sender. A pre-grant may be queued, and rendezvous_flush writes it. The channel
  * is borrowed until the step has ended. */
 bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_channel *channel,
                            uint64_t frame_iter, struct rendezvous_recv *recv, struct tensor *ret);

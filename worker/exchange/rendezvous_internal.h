@@ -1,6 +1,7 @@
 /* What the files of the rendezvous share: rendezvous.c (the task's table of steps),
  * rendezvous_step.c (the keys of one step, where ends meet), rendezvous_wire.c (push, announce,
- * grant and their credit), rendezvous_pregrant.c (pre-grants).
+ * grant and their credit), rendezvous_growing.c (values that are handed on while they arrive),
+ * rendezvous_pregrant.c (pre-grants).
  *
  * A key has at most one slot at the receiver, and at the sender one for each receiving task. A slot
  * is freed when its value has been handed on, or when its step ends.
@@ -22,10 +23,12 @@
  *   GRANTED     -> DONE              a pre-grant: handed on, but its announcement may still arrive
  *   ARRIVING    -> VALUE             the value has arrived before its Recv
  *   ARRIVING    -> DONE              as from GRANTED
+ *   ARRIVING    -> GROWING           handed on to copies to devices while it arrives
  *   PREGRANTED  -> WAITING           the remote slot is declined, and nothing is announced
  *   PREGRANTED  -> ANNOUNCED         the remote slot is declined, and the value was announced
  *   PREGRANTED  -> GRANTED           the RDMA connection has ended: it may be pushed instead
  *   PREGRANTED  -> DONE              as from GRANTED
+ *   GROWING     -> DONE              as from GRANTED, once it is whole
  *
  * A grant is valid for one message. So only the message that has begun to fill the memory may
  * continue to fill it. DONE lasts until the end of the step: a value that was sent by a pre-grant
@@ -55,6 +58,7 @@ enum slot_state {
     SLOT_ARRIVING,
     SLOT_PREGRANTED,
     SLOT_DONE,
+    SLOT_GROWING,
     SLOT_OFFERED,
     SLOT_PENDING_PREGRANT,
     SLOT_N_STATES,
@@ -69,7 +73,10 @@ struct slot {
             struct buffer *announced; /* ANNOUNCED, and PREGRANTED if is_announced: the meta */
             struct list in_announced; /* ANNOUNCED: rendezvous->announced */
         };
-        struct buffer *memory;             /* GRANTED, ARRIVING: the memory for the value */
+        struct {
+            struct buffer *memory; /* GRANTED, ARRIVING, GROWING: the memory for the value */
+            const struct plan_channel *grows; /* GROWING: the Recv's, whose memory is growing */
+        };
         struct pending_pregrant *pregrant; /* PENDING_PREGRANT */
     };
     struct slot *next; /* of its bucket, or of the free ones */
@@ -214,7 +221,7 @@ void rendezvous_tell_late(struct rendezvous_table *table, struct rendezvous_recv
 /* ---- rendezvous_step.c; the step's lock is held ---- */
 static inline bool slot_has_credit(const struct slot *slot) {
     return state_is_in(slot->state, STATE_SET(SLOT_GRANTED) | STATE_SET(SLOT_ARRIVING) |
-                                        STATE_SET(SLOT_PREGRANTED));
+                                        STATE_SET(SLOT_PREGRANTED) | STATE_SET(SLOT_GROWING));
 }
 static inline bool slot_is_sent(const struct slot *slot) { return slot->state >= SLOT_OFFERED; }
 /* Changes a slot's state. The caller sets what belongs to the new state before. */
@@ -295,6 +302,14 @@ void rendezvous_set_announced(struct rendezvous *rendezvous, struct slot *slot, 
 void rendezvous_refuse_early(struct rendezvous_table *table, const struct peer *peer,
                              uint64_t step_id);
 extern const struct peer_receiver rendezvous_receiver; /* arg: the table */
+
+/* ---- rendezvous_growing.c ---- */
+/* The receiver's on_begun (worker/exchange/peer.h). */
+struct buffer *rendezvous_on_begun(void *arg, struct peer *peer, uint64_t step,
+                                   const struct edge_message *edge, struct buffer *memory);
+/* Lock not held. The value of a slot in GROWING, which the caller has taken from its step, will not
+ * be whole. `why` is borrowed; NULL: the step has ended. */
+void rendezvous_fail_growing(const struct slot *slot, struct status *why);
 
 /* ---- rendezvous_pregrant.c ---- */
 /* A pre-grant that waits for its value, decoded. */

@@ -13,6 +13,7 @@ static const char *const state_names[SLOT_N_STATES] = {
     [SLOT_ARRIVING] = "arriving",
     [SLOT_PREGRANTED] = "granted before it exists, by RDMA",
     [SLOT_DONE] = "handed on",
+    [SLOT_GROWING] = "arriving, and copied to a device meanwhile",
     [SLOT_OFFERED] = "waits here for the grant of its receiver",
     [SLOT_PENDING_PREGRANT] = "granted by its receiver before it exists",
 };
@@ -22,6 +23,8 @@ static void add_slot(const struct slot *slot, int64_t now_ns, struct str *out) {
     page_int(out, "edge", slot->edge);
     if (slot->channel)
         page_name(out, "tensor", slot->channel->tensor_name);
+    else if (slot->state == SLOT_GROWING)
+        page_name(out, "tensor", slot->grows->tensor_name);
     if (slot->frame_iter != 0)
         page_id(out, "frame_iteration", slot->frame_iter);
     page_text(out, "state", state_names[slot->state]);

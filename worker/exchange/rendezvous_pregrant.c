@@ -172,7 +172,7 @@ struct status *pregrant_announced(struct rendezvous *rendezvous, struct slot *sl
     /* first its sender says what becomes of the remote slot */
     else if (slot->state == SLOT_PREGRANTED)
         slot->announced = rendezvous_keep_meta(meta);
-    return NULL; /* ARRIVING, DONE: the value was sent by the pre-grant */
+    return NULL; /* ARRIVING, GROWING, DONE: the value was sent by the pre-grant */
 }
 
 static void read_again(const struct buffer *announced, struct edge_message *ret) {

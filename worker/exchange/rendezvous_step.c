@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/tensor/growing_buffer.h"
 #include "common/tensor/tensor_proto.h"
 #include "worker/exchange/rendezvous_pregrant.h"
 #include "worker/exchange/rendezvous_internal.h"
@@ -19,10 +20,12 @@ static const struct state_row slot_rows[SLOT_N_STATES] = {
     [SLOT_ANNOUNCED] = {"ANNOUNCED", STATE_SET(SLOT_GRANTED), .is_first = true},
     [SLOT_GRANTED] = {"GRANTED", STATE_SET(SLOT_VALUE) | STATE_SET(SLOT_ANNOUNCED) |
                                      STATE_SET(SLOT_ARRIVING) | STATE_SET(SLOT_DONE)},
-    [SLOT_ARRIVING] = {"ARRIVING", STATE_SET(SLOT_VALUE) | STATE_SET(SLOT_DONE)},
+    [SLOT_ARRIVING] = {"ARRIVING",
+                       STATE_SET(SLOT_VALUE) | STATE_SET(SLOT_DONE) | STATE_SET(SLOT_GROWING)},
     [SLOT_PREGRANTED] = {"PREGRANTED", STATE_SET(SLOT_WAITING) | STATE_SET(SLOT_ANNOUNCED) |
                                            STATE_SET(SLOT_GRANTED) | STATE_SET(SLOT_DONE)},
     [SLOT_DONE] = {"DONE", 0},
+    [SLOT_GROWING] = {"GROWING", STATE_SET(SLOT_DONE)},
     [SLOT_OFFERED] = {"OFFERED", 0, .is_first = true},
     [SLOT_PENDING_PREGRANT] = {"PENDING_PREGRANT", 0, .is_first = true},
 };
@@ -39,7 +42,11 @@ static const char *broken_slot(const void *object) {
         return "the value is missing";
     if (slot->state == SLOT_PENDING_PREGRANT && !slot->pregrant)
         return "the pre-grant is missing";
-    return slot->state == SLOT_DONE && slot->recv ? "a Recv waits" : NULL;
+    if (slot->state == SLOT_GROWING && (!slot->memory || !slot->grows))
+        return "the growing value is missing";
+    return state_is_in(slot->state, STATE_SET(SLOT_DONE) | STATE_SET(SLOT_GROWING)) && slot->recv
+               ? "a Recv waits"
+               : NULL;
 }
 
 const struct state_machine slot_machine = {"rendezvous slot", slot_rows, SLOT_N_STATES,
@@ -269,10 +276,33 @@ static struct rendezvous_recv *fill_slot(struct rendezvous *rendezvous, struct s
     return recv;
 }
 
+/* Lock held. A value that was handed on while it arrived is whole. */
+static void end_growing(struct rendezvous *rendezvous, struct slot *slot,
+                        struct buffer **ret_memory, struct follow_up *ret) {
+    bool is_granted = !slot->channel, may_be_announced = slot->channel && !slot->is_announced;
+    if (slot->channel)
+        metric_add(&worker_pregranted_received_total, 1);
+    rendezvous->n_granted -= is_granted;
+    rendezvous_release_credit(rendezvous, slot);
+    *ret_memory = slot->memory;
+    ret->retry_pending = is_granted;
+    if (may_be_announced)
+        slot_move(slot, SLOT_DONE);
+    else
+        slot_remove(rendezvous, slot);
+}
+
+/* Only the memory that was handed on makes the value of the slot whole: a peer may push other bytes
+ * for its key. */
+static bool is_growing(const struct slot *slot, const struct tensor *value) {
+    return slot->state == SLOT_GROWING && value->storage == TENSOR_BUFFER &&
+           value->buffer == slot->memory;
+}
+
 struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, uint64_t frame_iter,
                                   struct value_source source, struct tensor *value) {
     struct rendezvous_recv *recv = NULL;
-    struct buffer *memory = NULL;
+    struct buffer *memory = NULL, *growing = NULL;
     struct follow_up after = {false};
     enum dtype dtype = DT_INVALID;
     pthread_mutex_lock(&rendezvous->lock);
@@ -289,7 +319,10 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
         slot->is_pushed = source.is_small;
         keep_value(rendezvous, slot, value);
         slot_start(slot, SLOT_VALUE);
-    } else if (slot->state == SLOT_WAITING || slot_has_credit(slot)) {
+    } else if (unlikely(is_growing(slot, value))) {
+        end_growing(rendezvous, slot, &growing, &after);
+    } else if (slot->state == SLOT_WAITING ||
+               (slot_has_credit(slot) && slot->state != SLOT_GROWING)) {
         dtype = (enum dtype)slot->dtype;
         recv = fill_slot(rendezvous, slot, source, value, &memory, &after);
     } else {
@@ -299,6 +332,11 @@ struct status *rendezvous_deliver(struct rendezvous *rendezvous, uint32_t edge, 
     }
     pthread_mutex_unlock(&rendezvous->lock);
     buffer_unref(memory);
+    if (unlikely(growing != NULL)) {
+        growing_buffer_end(growing, NULL);
+        buffer_unref(growing);
+        tensor_clear(value);
+    }
     if (recv && unlikely(!is_of_type(value, dtype))) {
         recv->on_value(recv, wrong_type(value, edge, dtype), NULL);
         tensor_clear(value);
@@ -411,6 +449,7 @@ bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_chan
         bool is_first = !slot;
         if (!slot)
             slot = slot_add(rendezvous, channel->edge, frame_iter);
+        recv->channel = channel;
         recv->edge = channel->edge;
         recv->frame_iter = frame_iter;
         recv->since_ns = clock_now_ns();
@@ -472,6 +511,7 @@ static void slot_clear(struct slot *slot) {
         break;
     case SLOT_GRANTED:
     case SLOT_ARRIVING:
+    case SLOT_GROWING:
         buffer_unref(slot->memory);
         break;
     case SLOT_PENDING_PREGRANT:
@@ -531,6 +571,8 @@ void rendezvous_clear(struct rendezvous *rendezvous, struct status *why, bool is
             slot->recv->on_value(
                 slot->recv,
                 why ? status_ref(why) : status_new(STATUS_CANCELLED, "the step has ended"), NULL);
+        if (unlikely(slot->state == SLOT_GROWING))
+            rendezvous_fail_growing(slot, why);
         slot_clear(slot);
         pthread_mutex_lock(&rendezvous->lock);
         slot_recycle(rendezvous, slot);

@@ -634,7 +634,8 @@ static bool receive_is_wanted(void *arg, struct peer *peer, uint64_t step, uint3
         return false;
     pthread_mutex_lock(&rendezvous->lock);
     struct slot *slot = slot_find(rendezvous, edge, frame_iter);
-    bool is_wanted = slot && slot->state == SLOT_ARRIVING && slot->peer == peer;
+    bool is_wanted = slot && slot->peer == peer &&
+                     state_is_in(slot->state, STATE_SET(SLOT_ARRIVING) | STATE_SET(SLOT_GROWING));
     pthread_mutex_unlock(&rendezvous->lock);
     rendezvous_unref(rendezvous);
     return is_wanted;
@@ -643,6 +644,7 @@ static bool receive_is_wanted(void *arg, struct peer *peer, uint64_t step, uint3
 const struct peer_receiver rendezvous_receiver = {.on_message = receive,
                                                   .alloc = receive_alloc,
                                                   .is_wanted = receive_is_wanted,
+                                                  .on_begun = rendezvous_on_begun,
                                                   .on_credit = receive_credit,
                                                   .on_steps_lost = receive_steps_lost,
                                                   .on_pregrant_withdrawn = pregrant_withdrawn};

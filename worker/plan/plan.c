@@ -182,6 +182,24 @@ static struct status *add_copies(struct plan_builder *b) {
     return st;
 }
 
+/* Do only copies to devices wait for the Recv? Then nobody reads bytes that are not there yet. */
+static bool takes_growing(const struct plan *plan, const struct plan_node *recv) {
+    for (uint32_t i = 0; i < recv->n_edges; i++) {
+        const struct plan_edge *edge = &plan->edges[recv->first_edge + i];
+        const struct plan_node *consumer = &plan->nodes[edge->dst];
+        if ((edge->flags & EDGE_CONTROL) || consumer->kind != PLAN_COPY ||
+            !plan->copies[consumer->aux].dst)
+            return false;
+    }
+    return recv->n_edges > 0;
+}
+
+static void find_growing(struct plan *plan) {
+    for (uint32_t i = 0; i < plan->n_nodes; i++)
+        if (plan->nodes[i].kind == PLAN_RECV)
+            plan->channels[plan->nodes[i].aux].takes_growing = takes_growing(plan, &plan->nodes[i]);
+}
+
 static struct status *build(struct plan_builder *b) {
     struct plan *plan = b->plan;
     struct graph *graph = &plan->graph;
@@ -224,6 +242,8 @@ static struct status *build(struct plan_builder *b) {
     plan->nodes[plan->n_nodes].first_edge = (uint32_t)b->consumers.first[graph->n_nodes];
     build_roots(plan);
     plan_find_saves(plan);
+    if (b->has_device_memory)
+        find_growing(plan);
     return NULL;
 }
 

@@ -152,6 +152,9 @@ struct plan_channel {
      * is too large to be sent unasked. slot_bytes 0: not known. */
     struct shape shape;
     size_t slot_bytes;
+    /* A Recv whose value only copies to devices take, so that it may be handed on in a growing
+     * buffer (common/tensor/growing_buffer.h). */
+    bool takes_growing;
 };
 
 /* Numbers of edges, in order. */

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench/gpu_pieces.h"
 #include "common/base/clock.h"
 #include "common/graph/graph_proto.h"
 #include "kernels/cuda/driver_api.h"
@@ -285,6 +286,17 @@ static void measure_tensor_copies(struct bench *bench) {
     print("fetch_rate", median(to_host, COPIES));
 }
 
+/* What a value gets on its way from one GPU over a link to another. */
+static void measure_links(struct bench *bench) {
+    struct pieces_rates rates;
+    measure_pieces(bench->device, bench->copy_bytes, &rates);
+    print("sent_whole_rate", rates.sent_whole);
+    print("sent_in_pieces_rate", rates.sent_in_pieces);
+    print("received_whole_rate", rates.received_whole);
+    print("received_in_pieces_rate", rates.received_in_pieces);
+    print("link_rate", rates.link);
+}
+
 static void measure_all(struct bench *bench, const struct kernel_instance *instance,
                         struct test_host *host, const struct tensor *input) {
     open_driver(bench);
@@ -296,6 +308,7 @@ static void measure_all(struct bench *bench, const struct kernel_instance *insta
     print("pinned_to_host_rate", bare_copy_rate(bench, TO_HOST));
     print("within_rate", bare_copy_rate(bench, WITHIN));
     measure_tensor_copies(bench);
+    measure_links(bench);
     printf("}\n");
 }
 

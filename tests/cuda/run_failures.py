@@ -59,10 +59,11 @@ MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunch
 
 MODES = ("warm", "ahead", "many", "kept", "waiting", "holders", "size", "traced", "workspace", "planning",
          "engines", "synced", "hang", "hanging launch", "rdma", "rdma failures", "saves",
-         "segments", "segment failures", "transfers", "team", "hanging team")
+         "segments", "segment failures", "transfers", "arriving", "team",
+         "hanging team")
 LONG_MODES = (*MODES, "patience")
 HANGING_MODES = ("hang", "hanging launch", "hanging team")
-N_STREAMS = 4  # of a device
+N_STREAMS = 5  # of a device
 
 # The step that replays is told, with a node; a later one says that the device has failed.
 REPLAY_FAILS = re.compile(r"step \d+ failed: cuGraphLaunch failed: .*CUDA error \d+.*\n"

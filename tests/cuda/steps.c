@@ -20,6 +20,7 @@
  *   cuda_steps PLUGIN segments   training loops whose work is replayed as CUDA graphs
  *   cuda_steps PLUGIN "segment failures"   calls about graphs fail
  *   cuda_steps PLUGIN transfers  copies through shared memory and between devices, counted
+ *   cuda_steps PLUGIN arriving   values that are copied to a GPU while they arrive
  *   cuda_steps PLUGIN team       large copies by several threads, whose calls fail
  *   cuda_steps PLUGIN "hanging team"   a call of such a thread does not return
  *   cuda_steps PLUGIN rdma       a value is written from one GPU into the other by RDMA
@@ -146,6 +147,7 @@ static const struct mode {
     {"segments", run_segments},
     {"segment failures", run_segment_failures},
     {"transfers", run_transfers},
+    {"arriving", run_arriving},
     {"team", run_team},
     {"hanging team", run_hanging_team},
 };
@@ -207,7 +209,7 @@ int main(int argc, char **argv) {
         for (size_t i = 0; i < n_programs && is_open; i++)
             n_failed += !run_program(&programs[i]);
     if (is_open && !*mode)
-        n_failed += !run_transfers_program();
+        n_failed += !run_transfers_program() + !run_arriving_program();
     n_failed += !run_program(&on_cpu);
     container_table_free(containers);
     for (int i = N_CPUS; i < n_devices && !is_copy_left; i++)

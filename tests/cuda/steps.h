@@ -107,6 +107,9 @@ bool run_segment_failures(void);
 bool run_transfers(void);
 /* A part of it, with lines as those of programs. */
 bool run_transfers_program(void);
+bool run_arriving(void);
+/* A part of it, with lines as those of programs. */
+bool run_arriving_program(void);
 /* Once the devices are closed. */
 bool end_transfers(void);
 bool run_team(void);

@@ -95,6 +95,16 @@ def copies(tensor, bare):
     return row
 
 
+def in_pieces(way):
+    """A value that is moved over a link while a GPU copies it, beside one after the other."""
+    def row(report):
+        pieces, whole, link = (figure(report, "rates", name) for name in
+                               (f"{way}_in_pieces_rate", f"{way}_whole_rate", "link_rate"))
+        text = f"{pieces / 1e9:.1f}, whole {whole / 1e9:.1f}, the link {link / 1e9:.1f} GB/s"
+        return text, pieces >= whole
+    return row
+
+
 def elementwise(report):
     rate = figure(report, "graphs", "elementwise", "bytes") / (work_ns(report, "elementwise") / 1e9)
     most = 2 * figure(report, "rates", "within_rate")  # a copy reads and writes
@@ -228,6 +238,8 @@ def host_rows():
     yield "a kernel and a scalar fetch, above the CPU's step", "60 µs", scalar_fetch
     yield "copy to the GPU", "90 % of pinned", copies("feed_rate", "pinned_to_device_rate")
     yield "copy to the host", "90 % of pinned", copies("fetch_rate", "pinned_to_host_rate")
+    yield "a value that is sent in pieces", "as fast as whole", in_pieces("sent")
+    yield "a value that is received in pieces", "as fast as whole", in_pieces("received")
     yield "elementwise, 256 MB", "85 % of the device's", elementwise
 
 

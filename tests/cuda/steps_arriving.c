@@ -4,7 +4,6 @@
  *   connection ── growing buffer ──► GPU:0 ──► private memory */
 #include "tests/cuda/steps.h"
 
-#include <sched.h>
 #include <stdio.h>
 
 #include "common/tensor/growing_buffer.h"
@@ -16,39 +15,16 @@ enum {
     N_PIECES = 5,
 };
 
-struct transfer {
-    struct device_copy copy;
-    _Atomic bool has_ended;
-};
-
-static void on_copied(struct device_copy *copy) {
-    atomic_store(&CONTAINER_OF(copy, struct transfer, copy)->has_ended, true);
-}
-
 /* To or from GPU:0. */
 static void start_copy(struct transfer *transfer, bool is_in, const struct tensor *from,
                        struct tensor *ret) {
-    struct device *gpu = &devices[1];
-    *transfer = (struct transfer){.copy = {.src = is_in ? NULL : gpu,
-                                           .dst = is_in ? gpu : NULL,
-                                           .allocator = is_in ? gpu->allocator : allocator_host(),
-                                           .ret = ret,
-                                           .on_done = on_copied}};
-    tensor_copy(&transfer->copy.from, from);
-    if (gpu->ops->copy_start(gpu, &transfer->copy))
-        atomic_store(&transfer->has_ended, true);
-}
-
-static struct status *end_copy(struct transfer *transfer) {
-    while (!atomic_load(&transfer->has_ended))
-        sched_yield();
-    return transfer->copy.status;
+    transfer_start(transfer, is_in ? 0 : 1, is_in ? 1 : 0, allocator_host(), from, ret);
 }
 
 static struct status *copy(bool is_in, const struct tensor *from, struct tensor *ret) {
     struct transfer transfer;
     start_copy(&transfer, is_in, from, ret);
-    return end_copy(&transfer);
+    return transfer_end(&transfer);
 }
 
 /* ---- a value that arrives ---- */
@@ -123,7 +99,7 @@ static struct status *receive_two(uint32_t seed) {
     st = copy(true, &other, &made);
     for (int i = 0; i < 2; i++) {
         fill_to_the_end(&two[i]);
-        struct status *ended = end_copy(&two[i].transfer);
+        struct status *ended = transfer_end(&two[i].transfer);
         if (!ended && !st)
             ended = check(&two[i]);
         if (!st)
@@ -169,14 +145,14 @@ static bool copies_each_piece(void) {
         await_calls("cuMemcpyHtoDAsync", before + i);
     }
     bool well = is_well("waits for the last piece", !atomic_load(&arrival.transfer.has_ended));
+    well &= is_well("each piece was copied once", n_copies() == before + N_PIECES - 1);
     arrival_begin(&other, 2);
     fill_to_the_end(&other);
-    struct status *st = end_copy(&other.transfer);
+    struct status *st = transfer_end(&other.transfer);
     well &= is_well("another value passes it", !st && !check(&other));
     fill_to_the_end(&arrival);
-    st = end_copy(&arrival.transfer);
+    st = transfer_end(&arrival.transfer);
     well &= is_well("it is whole in the end", !st && !check(&arrival));
-    well &= is_well("each piece was copied once", n_copies() == before + 2 * (unsigned)N_PIECES);
     arrival_fini(&arrival);
     arrival_fini(&other);
     return well;
@@ -184,7 +160,7 @@ static bool copies_each_piece(void) {
 
 static bool ends_with(struct arrival *arrival, struct status *why) {
     growing_buffer_end(arrival->growing, why);
-    struct status *st = end_copy(&arrival->transfer);
+    struct status *st = transfer_end(&arrival->transfer);
     bool is_so = status_code(st) == status_code(why) && arrival->made.storage == TENSOR_NONE;
     status_unref(st);
     arrival_fini(arrival);
@@ -224,7 +200,7 @@ static bool waits_for_the_device(void) {
                         !atomic_load(&arrival.transfer.has_ended));
     well &= is_well("nor is its memory given back", in_use() > before);
     CHECK(driver.hold(0) == 0);
-    struct status *st = end_copy(&arrival.transfer);
+    struct status *st = transfer_end(&arrival.transfer);
     well &= is_well("it ends then", status_code(st) == STATUS_CANCELLED && in_use() == before);
     status_unref(st);
     status_unref(why);
@@ -241,7 +217,7 @@ static bool does_without_memory(void) {
     fill(&arrival, 2 * PIECE);
     buffer_unref(most);
     fill_to_the_end(&arrival);
-    struct status *st = end_copy(&arrival.transfer);
+    struct status *st = transfer_end(&arrival.transfer);
     bool well = is_well("it waits for memory", !st && !check(&arrival));
     arrival_fini(&arrival);
     return well;

@@ -6,9 +6,12 @@
  * limit, beyond which nothing more is compiled. */
 #include "kernels/cuda/compiler.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "kernels/cuda/compiler_api.h"
 #include "kernels/cuda/gpu_device.h"
@@ -104,11 +107,11 @@ struct gpu_compiler {
     pthread_t thread;
     bool is_started;
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t changed;
+    pthread_cond_t changed, ended;
     struct strmap kernels; /* key → struct compiled */
     struct list queue;
     int n_kernels; /* that were queued */
-    bool is_closed, is_logged;
+    bool is_closed, has_ended, is_logged;
     struct gpu_compiler_counts counts;
 };
 
@@ -160,6 +163,8 @@ static void *compiler_run(void *arg) {
         serve(compiler, LIST_ENTRY(link, struct compiled, link));
         pthread_mutex_lock(&compiler->lock);
     }
+    compiler->has_ended = true;
+    pthread_cond_signal(&compiler->ended);
     pthread_mutex_unlock(&compiler->lock);
     return NULL;
 }
@@ -171,6 +176,11 @@ struct gpu_compiler *gpu_compiler_new(struct gpu_device *gpu) {
     compiler->gpu = gpu;
     pthread_mutex_init(&compiler->lock, NULL);
     pthread_cond_init(&compiler->changed, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&compiler->ended, &attr);
+    pthread_condattr_destroy(&attr);
     strmap_init(&compiler->kernels);
     list_init(&compiler->queue);
     return compiler;
@@ -189,9 +199,28 @@ static bool close_queue(struct gpu_compiler *compiler) {
     return is_started;
 }
 
-void gpu_compiler_stop(struct gpu_compiler *compiler) {
-    if (close_queue(compiler))
+/* False: it has not ended when the patience is over. */
+static bool wait_for_end(struct gpu_compiler *compiler, int64_t patience_ns) {
+    int64_t until_ns = clock_now_ns() + patience_ns;
+    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    pthread_mutex_lock(&compiler->lock);
+    while (!compiler->has_ended &&
+           pthread_cond_timedwait(&compiler->ended, &compiler->lock, &until) != ETIMEDOUT)
+        ;
+    bool has_ended = compiler->has_ended;
+    pthread_mutex_unlock(&compiler->lock);
+    return has_ended;
+}
+
+bool gpu_compiler_stop(struct gpu_compiler *compiler, int64_t patience_ns) {
+    if (!close_queue(compiler))
+        return true;
+    bool has_ended = wait_for_end(compiler, patience_ns);
+    if (has_ended)
         pthread_join(compiler->thread, NULL);
+    else
+        pthread_detach(compiler->thread);
+    return has_ended;
 }
 
 void gpu_compiler_detach(struct gpu_compiler *compiler) {
@@ -217,6 +246,7 @@ void gpu_compiler_free(struct gpu_compiler *compiler) {
     strmap_fini(&compiler->kernels);
     pthread_mutex_destroy(&compiler->lock);
     pthread_cond_destroy(&compiler->changed);
+    pthread_cond_destroy(&compiler->ended);
     free(compiler);
 }
 

@@ -27,8 +27,9 @@ const struct gpu_function *gpu_compiled(struct gpu_device *gpu, struct span key,
 
 /* What a device keeps: a thread, and the kernels. NULL without NVRTC. */
 struct gpu_compiler *gpu_compiler_new(struct gpu_device *gpu);
-/* Ends the thread. Kernels stay. Accepts NULL. */
-void gpu_compiler_stop(struct gpu_compiler *compiler);
+/* Ends the thread once it has done its kernel. Kernels stay. False: it has not within the patience,
+ * so it goes on, and uses the device and all that is kept here. Accepts NULL. */
+bool gpu_compiler_stop(struct gpu_compiler *compiler, int64_t patience_ns) MUST_USE;
 /* The same for a device that hangs: the thread is not waited for, and nothing is freed. */
 void gpu_compiler_detach(struct gpu_compiler *compiler);
 /* Frees everything after gpu_compiler_stop. Accepts NULL. */

@@ -97,14 +97,20 @@ static void copier_close(struct gpu_copier *copier) {
 }
 
 static void copier_stop(struct gpu_copier *copier) {
-    struct gpu_device *gpu = copier->gpu;
-    if (!gpu)
+    if (!copier->gpu)
         return;
     if (copier->is_started) {
         copier_close(copier);
         pthread_join(copier->thread, NULL);
     }
-    gpu_team_stop(copier);
+    gpu_team_stop(&copier->team);
+}
+
+static void copier_free(struct gpu_copier *copier) {
+    struct gpu_device *gpu = copier->gpu;
+    if (!gpu)
+        return;
+    gpu_team_free(copier);
     gpu_pieces_close(gpu, &copier->pieces);
     if (copier->stream)
         gpu_give_back(gpu, cuStreamDestroy, copier->stream);
@@ -120,12 +126,16 @@ struct status *gpu_copiers_start(struct gpu_device *gpu) {
 }
 
 void gpu_copiers_stop(struct gpu_device *gpu) {
-    if (gpu->context)
-        gpu_try_set_current(gpu);
     copier_stop(&gpu->in);
     copier_stop(&gpu->arriving);
     copier_stop(&gpu->out);
     copier_stop(&gpu->large_out);
+}
+
+void gpu_copiers_free(struct gpu_device *gpu) {
+    copier_free(&gpu->in);
+    copier_free(&gpu->out);
+    copier_free(&gpu->large_out);
 }
 
 /* ---- devices that fail ---- */
@@ -161,6 +171,8 @@ static void abandon(struct gpu_copier *copier, struct status *failure) {
     pthread_t replaced = copier->thread;
     bool is_replaced = false;
     if (job) {
+        if (job->to) /* the thread may use it, too */
+            atomic_store(&job->to->is_hung, true);
         job->copy = NULL;
         job->wait = NULL;
         copier->current = NULL;

@@ -348,18 +348,38 @@ struct status *gpu_device_new(const struct gpu_device_options *options, struct g
     return NULL;
 }
 
-void gpu_device_free(struct gpu_device *gpu) {
-    if (!gpu)
+/* A compile lasts seconds at most. One that hangs would use what is freed. */
+static void stop_compiler(struct gpu_device *gpu) {
+    static const int64_t PATIENCE_NS = INT64_C(10000000000);
+    if (gpu_compiler_stop(gpu->compiler, PATIENCE_NS))
         return;
+    log_event(EVENT_GPU_TROUBLE,
+              "GPU %d: a kernel was not compiled within %lld s, so nothing of the device is freed",
+              gpu->ordinal, (long long)(PATIENCE_NS / 1000000000));
+    atomic_store(&gpu->is_hung, true);
+}
+
+void gpu_device_stop(struct gpu_device *gpu) {
+    if (!gpu || gpu->is_stopped)
+        return;
+    gpu->is_stopped = true;
+    if (!atomic_load(&gpu->is_hung))
+        stop_compiler(gpu);
     if (atomic_load(&gpu->is_hung)) {
         gpu_compiler_detach(gpu->compiler);
         gpu_copiers_detach(gpu);
-        return;
+    } else {
+        gpu_copiers_stop(gpu);
     }
-    gpu_compiler_stop(gpu->compiler);
-    gpu_copiers_stop(gpu);
+}
+
+void gpu_device_free(struct gpu_device *gpu) {
+    gpu_device_stop(gpu);
+    if (!gpu || atomic_load(&gpu->is_hung))
+        return;
     if (gpu->context) {
         gpu_try_set_current(gpu);
+        gpu_copiers_free(gpu);
         if (gpu->compute)
             gpu_drain(gpu, gpu->compute);
         gpu_host_memory_forget(gpu);

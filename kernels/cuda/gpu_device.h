@@ -141,6 +141,7 @@ struct gpu_device {
     struct gpu_watch watch;
     /* A call of the driver does not return. Its thread may use all this, so nothing is freed. */
     _Atomic bool is_hung;
+    bool is_stopped;           /* its threads have ended */
     _Atomic uint64_t n_locked; /* how often `lock` was taken; written with the lock */
 
     pthread_mutex_t lock; /* for all that is enqueued on the compute stream; guards what follows */
@@ -187,7 +188,11 @@ struct gpu_device_options {
 /* Opens a device: context, streams, memory, kernels. Errors: the driver's. */
 struct status *gpu_device_new(const struct gpu_device_options *options,
                               struct gpu_device **ret) MUST_USE;
-/* Nothing may use the device or its memory any more. Accepts NULL. */
+/* Ends the threads of the device, once they have done what they were asked for. Threads of a device
+ * use others, so the threads of all devices end before the first of them is freed. Accepts NULL. */
+void gpu_device_stop(struct gpu_device *gpu);
+/* Frees the device, after gpu_device_stop unless it is the only one. Nothing may use the device or
+ * its memory any more. Accepts NULL. */
 void gpu_device_free(struct gpu_device *gpu);
 /* Fills in what plans and kernels see of it, under a name that must stay valid. */
 void gpu_device_bind(struct gpu_device *gpu, struct device *device);
@@ -316,6 +321,8 @@ extern const struct device_ops gpu_device_ops;
 struct status *gpu_copiers_start(struct gpu_device *gpu) MUST_USE;
 /* Serves what is queued, then ends the threads. */
 void gpu_copiers_stop(struct gpu_device *gpu);
+/* Gives back what they have of the driver, after gpu_copiers_stop. Its context is current. */
+void gpu_copiers_free(struct gpu_device *gpu);
 /* Lets the threads end without waiting for them, and calls no driver, because a call of the driver
  * hangs. What they use is not freed. */
 void gpu_copiers_detach(struct gpu_device *gpu);

@@ -279,11 +279,14 @@ static int team_close(struct gpu_team *team) {
     return n_helpers;
 }
 
-void gpu_team_stop(struct gpu_copier *copier) {
-    struct gpu_team *team = &copier->team;
+void gpu_team_stop(struct gpu_team *team) {
     int n_helpers = team_close(team);
     for (int i = 0; i < n_helpers; i++)
         pthread_join(team->helpers[i].thread, NULL);
+}
+
+void gpu_team_free(struct gpu_copier *copier) {
+    struct gpu_team *team = &copier->team;
     for (int i = 0; i < GPU_MAX_COPY_THREADS - 1; i++)
         gpu_pieces_close(copier->gpu, &team->helpers[i].pieces);
     pthread_mutex_destroy(&team->lock);

@@ -47,9 +47,10 @@ struct status *gpu_copy_staged(struct gpu_copier *copier,
 
 /* Sets up a team without helpers. */
 void gpu_team_init(struct gpu_team *team);
-/* Ends the helpers' threads, and gives back what they have of the driver. The copier's thread has
- * ended. On a thread whose current context is the device's. */
-void gpu_team_stop(struct gpu_copier *copier);
+/* Ends the helpers' threads. The copier's thread has ended. Any thread. */
+void gpu_team_stop(struct gpu_team *team);
+/* Gives back what they have of the driver. On a thread whose current context is the device's. */
+void gpu_team_free(struct gpu_copier *copier);
 /* Lets the helpers end without waiting for them, because a call of the driver hangs. Any thread. */
 void gpu_team_detach(struct gpu_team *team);
 

@@ -56,6 +56,8 @@ static struct status *open_devices(const struct gpu_plugin_options *options,
 static void plugin_close(struct device *devices, int n) {
     gpu_host_memory_close();
     for (int i = 0; i < n; i++)
+        gpu_device_stop(devices[i].state);
+    for (int i = 0; i < n; i++)
         gpu_device_free(devices[i].state);
 }
 

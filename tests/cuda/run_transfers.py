@@ -108,6 +108,9 @@ def main():
         for peers in PEERS:
             os.environ["MILLRACE_SIM_PEERS"] = peers
             n += len(seeds)
+            n += 1
+            problem = problem_of_mode(options.seed, folder, "closing")
+            problems += [f"peers {peers}, closing: {problem}"] if problem else []
             problems += [f"peers {peers}, seed {seed}: {problem}" for seed, problem in
                          zip(seeds, pool.map(lambda seed: problem_of_mode(seed, folder), seeds))
                          if problem]

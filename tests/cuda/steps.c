@@ -21,6 +21,7 @@
  *   cuda_steps PLUGIN "segment failures"   calls about graphs fail
  *   cuda_steps PLUGIN transfers  copies through shared memory and between devices, counted
  *   cuda_steps PLUGIN arriving   values that are copied to a GPU while they arrive
+ *   cuda_steps PLUGIN closing    the devices are closed while they copy to each other
  *   cuda_steps PLUGIN team       large copies by several threads, whose calls fail
  *   cuda_steps PLUGIN "hanging team"   a call of such a thread does not return
  *   cuda_steps PLUGIN rdma       a value is written from one GPU into the other by RDMA
@@ -49,6 +50,7 @@ const char *const device_names[3] = {"/job:worker/replica:0/task:0/device:CPU:0"
 struct device devices[N_CPUS + GPU_MAX_DEVICES];
 int n_devices = N_CPUS;
 int n_copy_threads = 3;
+bool is_copy_left;
 struct pool *pool;
 _Thread_local struct container_table *containers;
 struct sim_driver driver;
@@ -148,6 +150,7 @@ static const struct mode {
     {"segment failures", run_segment_failures},
     {"transfers", run_transfers},
     {"arriving", run_arriving},
+    {"closing", run_closing},
     {"team", run_team},
     {"hanging team", run_hanging_team},
 };
@@ -217,6 +220,7 @@ int main(int argc, char **argv) {
     if (is_open)
         plugin->close(&devices[N_CPUS], n_gpus);
     n_failed += !end_transfers();
+    n_failed += !end_closing();
     n_failed += !end_team();
     pool_free(pool);
     print_calls();

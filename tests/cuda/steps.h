@@ -112,6 +112,8 @@ bool run_arriving(void);
 bool run_arriving_program(void);
 /* Once the devices are closed. */
 bool end_transfers(void);
+bool run_closing(void);
+bool end_closing(void); /* once the devices are closed */
 bool run_team(void);
 bool run_hanging_team(void);
 extern bool is_copy_left; /* a copy is under way when the devices are closed */

@@ -10,8 +10,6 @@
 
 enum { MIB = 1 << 20, ALONE_BYTES = 8 * MIB, LARGE_BYTES = 13 * MIB + 12 };
 
-bool is_copy_left;
-
 /* ---- values ---- */
 
 static uint32_t bits_at(uint32_t seed, size_t i) { return (uint32_t)i * 2654435761u + seed; }
@@ -211,7 +209,7 @@ static void leave_copy(void) {
 }
 
 bool end_team(void) {
-    if (!is_copy_left)
+    if (!left.transfer.copy.on_done)
         return true;
     CHECK(atomic_load(&left.transfer.has_ended));
     struct status *st = transfer_end(&left.transfer);

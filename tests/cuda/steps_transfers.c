@@ -253,3 +253,57 @@ bool end_transfers(void) {
     return is_equal("registered after the devices were closed", n_registered(), 0) &
            is_equal("registrations at the end", driver.count("cuMemHostRegister"), 8);
 }
+
+/* ---- devices that are closed while they copy ---- */
+
+enum { N_LEFT = 30 };
+
+static struct last_copy {
+    struct device_copy copy;
+    struct tensor made;
+    _Atomic int n_ended;
+} last_copies[N_LEFT];
+
+/* The value is freed before its device is. */
+static void on_last_copied(struct device_copy *copy) {
+    struct last_copy *last = CONTAINER_OF(copy, struct last_copy, copy);
+    tensor_clear(&last->made);
+    atomic_fetch_add(&last->n_ended, 1);
+}
+
+/* GPU:1 copies to GPU:0, which is closed first and has nothing to do itself. */
+bool run_closing(void) {
+    struct tensor from = TENSOR_INIT, on_device = TENSOR_INIT;
+    struct device *src = &devices[2], *dst = &devices[1];
+    fill(&from, allocator_host(), 9);
+    struct status *st = copy(0, 2, NULL, &from, &on_device);
+    CHECK(!st);
+    for (int i = 0; i < N_LEFT; i++) {
+        struct last_copy *last = &last_copies[i];
+        last->made = TENSOR_INIT;
+        last->copy = (struct device_copy){.src = src,
+                                          .dst = dst,
+                                          .allocator = dst->allocator,
+                                          .ret = &last->made,
+                                          .on_done = on_last_copied};
+        tensor_copy(&last->copy.from, &on_device);
+        if (src->ops->copy_start(src, &last->copy))
+            on_last_copied(&last->copy);
+    }
+    is_copy_left = true;
+    tensor_clear(&from);
+    tensor_clear(&on_device);
+    return true;
+}
+
+bool end_closing(void) {
+    bool is_well = true;
+    for (int i = 0; i < N_LEFT && last_copies[i].copy.on_done; i++) {
+        is_well &= is_equal("copies that have ended", (uint64_t)last_copies[i].n_ended, 1);
+        if (last_copies[i].copy.status)
+            printf("copy %d: %s\n", i, status_message(last_copies[i].copy.status));
+        is_well &= !last_copies[i].copy.status;
+        status_unref(last_copies[i].copy.status);
+    }
+    return is_well;
+}

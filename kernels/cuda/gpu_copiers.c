@@ -125,21 +125,6 @@ struct status *gpu_copiers_start(struct gpu_device *gpu) {
     return copier_start(gpu, &gpu->large_out, "large out");
 }
 
-void gpu_copiers_stop(struct gpu_device *gpu) {
-    copier_stop(&gpu->in);
-    copier_stop(&gpu->arriving);
-    copier_stop(&gpu->out);
-    copier_stop(&gpu->large_out);
-}
-
-void gpu_copiers_free(struct gpu_device *gpu) {
-    copier_free(&gpu->in);
-    copier_free(&gpu->out);
-    copier_free(&gpu->large_out);
-}
-
-/* ---- devices that fail ---- */
-
 enum { N_COPIERS = 4 };
 
 static void list_copiers(struct gpu_device *gpu, struct gpu_copier *ret[N_COPIERS]) {
@@ -148,6 +133,22 @@ static void list_copiers(struct gpu_device *gpu, struct gpu_copier *ret[N_COPIER
     ret[2] = &gpu->out;
     ret[3] = &gpu->large_out;
 }
+
+void gpu_copiers_stop(struct gpu_device *gpu) {
+    struct gpu_copier *list[N_COPIERS];
+    list_copiers(gpu, list);
+    for (int i = 0; i < N_COPIERS; i++)
+        copier_stop(list[i]);
+}
+
+void gpu_copiers_free(struct gpu_device *gpu) {
+    struct gpu_copier *list[N_COPIERS];
+    list_copiers(gpu, list);
+    for (int i = 0; i < N_COPIERS; i++)
+        copier_free(list[i]);
+}
+
+/* ---- devices that fail ---- */
 
 bool gpu_copiers_are_busy(struct gpu_device *gpu) {
     struct gpu_copier *list[N_COPIERS];

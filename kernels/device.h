@@ -28,9 +28,9 @@ struct device_copy {
     struct device *src, *dst;
     /* allocates the new value; the device's own allocator if dst is a device */
     struct allocator *allocator;
-    /* A reference, which the copy releases once it has read the value. If dst is a device, the value
-     * may be growing (common/tensor/growing_buffer.h): the copy takes its bytes as they come, and
-     * fails as the growth does. It waits for them without a thread of the device. */
+    /* A reference, which the copy releases once it has read the value. If dst is a device, the
+     * value may be growing (common/tensor/growing_buffer.h): the copy takes its bytes as they come,
+     * and fails as the growth does. It waits for them without a thread of the device. */
     struct tensor from;
     struct tensor *ret;    /* holds nothing before the copy; set on success */
     struct status *status; /* set at the end; the caller takes it */

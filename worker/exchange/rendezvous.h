@@ -171,8 +171,8 @@ void rendezvous_flush(struct rendezvous *rendezvous);
 /* Receives a value. True: the value has arrived and was moved into *ret; `recv` is not used. False:
  * on_value will be called. If the channel takes growing values, on_value may get a growing buffer
  * (common/tensor/growing_buffer.h), which ends when the value has arrived, or when the step is
- * aborted or ends, with a failure that names the tensor and its sender. A pre-grant may be queued, and rendezvous_flush writes it. The channel
- * is borrowed until the step has ended. */
+ * aborted or ends, with a failure that names the tensor and its sender. A pre-grant may be queued,
+ * and rendezvous_flush writes it. The channel is borrowed until the step has ended. */
 bool rendezvous_recv_start(struct rendezvous *rendezvous, const struct plan_channel *channel,
                            uint64_t frame_iter, struct rendezvous_recv *recv, struct tensor *ret);
 

@@ -1,5 +1,5 @@
-/* One large value from task a to task b over TCP, which the test fills as a device's copy would: for
- * tests of values that are sent, or handed on, while they grow. */
+/* One large value from task a to task b over TCP, which the test fills as a device's copy would:
+ * for tests of values that are sent, or handed on, while they grow. */
 #ifndef MILLRACE_TESTS_UNIT_WORKER_GROWING_PAIR_H
 #define MILLRACE_TESTS_UNIT_WORKER_GROWING_PAIR_H
 

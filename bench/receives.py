@@ -51,18 +51,35 @@ def training(x, weights):
 CASES = {"wide": wide, "layers": layers, "training": training}
 
 
+class Cluster:
+    """Daemons for some jobs of one task each over TCP; the worker's memory."""
+
+    def __init__(self, arguments, directory, jobs):
+        os.mkdir(directory)
+        flags = ("--unix", "off", "--shm", "off")
+        self.daemons = {job: Daemon(arguments, directory, job, "tf-worker", "--job", job, *flags)
+                        for job in jobs}
+        tasks = ",".join(f"{job}=127.0.0.1:{daemon.port}" for job, daemon in self.daemons.items())
+        self.daemons["master"] = Daemon(arguments, directory, "master", "tf-master", "--cluster",
+                                        tasks)
+        self.target = f"grpc://127.0.0.1:{self.daemons['master'].port}"
+
+    def memory(self, what):
+        page = f"http://127.0.0.1:{self.daemons['worker'].admin}/statusz"
+        with urllib.request.urlopen(page) as answer:
+            return json.load(answer)["devices"][0][f"memory_{what}_bytes"]
+
+    def stop(self):
+        for daemon in reversed(self.daemons.values()):
+            daemon.stop()
+
+
 class Run:
     """A cluster, and a session with the step of a case."""
 
     def __init__(self, arguments, directory, build, is_scheduled):
-        os.mkdir(directory)
-        flags = ("--unix", "off", "--shm", "off")
-        self.daemons = [Daemon(arguments, directory, job, "tf-worker", "--job", job, *flags)
-                        for job in ("ps", "worker")]
-        cluster = ",".join(f"{job}=127.0.0.1:{daemon.port}"
-                           for job, daemon in zip(("ps", "worker"), self.daemons))
-        self.daemons.append(Daemon(arguments, directory, "master", "tf-master", "--cluster",
-                                   cluster))
+        self.cluster = Cluster(arguments, directory, ("ps", "worker"))
+        self.memory = self.cluster.memory
         self.rng = np.random.default_rng(1)
         self.rows = self.rng.standard_normal((ROWS, arguments.size), np.float32)
         config = tf1.ConfigProto()
@@ -72,15 +89,11 @@ class Run:
             with tf.device("/job:worker"):
                 x = tf1.placeholder(tf.float32, [ROWS, arguments.size])
                 value = build(x, weights)
-            self.session = tf1.Session(f"grpc://127.0.0.1:{self.daemons[-1].port}", config=config)
+            self.session = tf1.Session(self.cluster.target, config=config)
             self.session.run(tf1.global_variables_initializer())
             self.before = self.memory("in_use")
             self.call = self.session.make_callable(value, [x])
         self.times = []
-
-    def memory(self, what):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.daemons[1].admin}/statusz") as page:
-            return json.load(page)["devices"][0][f"memory_{what}_bytes"]
 
     def step(self):
         start = time.perf_counter()
@@ -89,8 +102,7 @@ class Run:
 
     def stop(self):
         self.session.close()
-        for daemon in reversed(self.daemons):
-            daemon.stop()
+        self.cluster.stop()
 
 
 def measure(arguments, name, build):

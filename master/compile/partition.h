@@ -1,7 +1,8 @@
 /* What the files of the partition pass share: pass_partition.c (edges between tasks, copies, one
  * graph per task), partition_loops.c (loops that span tasks), partition_narrow.c (bfloat16),
- * partition_slots.c (shapes that a Recv can rely on), partition_times.c (when nodes run) and
- * partition_receives.c (when Recvs start). Pool thread. */
+ * partition_slots.c (shapes that a Recv can rely on), partition_times.c (when nodes run),
+ * partition_anchors.c (what late nodes can wait for) and partition_receives.c (when Recvs start).
+ * Before it, pass_delays.c looks at nodes in the same way. Pool thread. */
 #ifndef MILLRACE_MASTER_COMPILE_PARTITION_H
 #define MILLRACE_MASTER_COMPILE_PARTITION_H
 
@@ -41,8 +42,9 @@ struct partitioner {
     /* by node id: it does not run once in every iteration of its loop; NULL if no loop spans
      * tasks */
     bool *is_irregular;
-    struct partitioner_slots *slots; /* NULL: no shapes are known */
-    struct node_time *times;         /* by id, of the nodes before the cut; NULL: nobody asks */
+    struct partitioner_slots *slots;     /* NULL: no shapes are known */
+    const struct conditions *conditions; /* under which nodes before the cut run; may be NULL */
+    struct node_time *times;             /* by id, of the nodes before the cut; NULL: nobody asks */
     struct partitioner_receives *receives; /* NULL: no Recv is delayed */
     int n_edges;
     bool *exchanges; /* [a * n_tasks + b]: does task a send to task b? */
@@ -107,12 +109,12 @@ void partitioner_say_shape(const struct partitioner *p, const struct node *src, 
                            struct node *recv);
 /* Only while p->slots is set. The size of src:index; -1: not known. */
 int64_t partitioner_known_bytes(const struct partitioner *p, const struct node *src, int index);
-/* Only while p->slots is set. The condition under which a node before the cut runs
+/* Only while p->conditions is set. The condition under which a node before the cut runs
  * (conditions.h). */
 int partitioner_condition(const struct partitioner *p, const struct node *node);
 
 /* ---- partition_times.c ---- */
-/* Before the cut: simulates the step. p->times stays NULL if receives are not scheduled. */
+/* Before the cut: simulates the step, and sets p->times. Reads p->frames. */
 struct status *partitioner_time_nodes(struct partitioner *p) MUST_USE;
 /* ---- partition_receives.c ---- */
 void partitioner_receives_free(struct partitioner_receives *receives);

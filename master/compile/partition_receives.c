@@ -20,12 +20,7 @@
  * consumer on the sender's task starts. Values of GPUs and narrowed ones (bfloat16) are copied for
  * their Send, so they are not delayed.
  *
- * No cycle arises, over all tasks: the nodes of the whole graph before the cut have one order, by
- * simulated start and then topological, in which every edge leads forwards. An anchor comes before
- * every consumer of its Recv in this order. Nothing waits for ever for a reason that the graph does
- * not show, such as an Enqueue for which a Dequeue before the anchor waits: the consumers wait for
- * all asynchronous nodes that the anchor may wait for, also without the new edge. Loops are left
- * alone: values, anchors and consumers are outside of all, and anchors behind none.
+ * partition_anchors.h says why no cycle arises and nothing waits for ever.
  *
  * The Recv gets the attr `_late`, and its task does not grant the value before the Recv starts
  * (worker/exchange/rendezvous.h). Partial runs are left alone, because their feeds come at any
@@ -34,30 +29,25 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "common/graph/conditions.h"
 #include "common/graph/internal_ops.h"
 #include "master/compile/cost_estimate.h"
 #include "master/compile/partition.h"
+#include "master/compile/partition_anchors.h"
 #include "master/compile/place.h"
 
 enum {
     MIN_DELAYED_BYTES = 64 << 10, /* smaller values are pushed, and are there before their Recv */
     MIN_AHEAD = 4,
-    MAX_TRIED = 64, /* anchors that are looked at for one receive */
 };
 
-static const double TRANSFER_MARGIN = 2, MARGIN_NS = 200000, ROUNDING_NS = 1;
+static const double TRANSFER_MARGIN = 2, MARGIN_NS = 200000;
 
 struct receive {
     struct node *recv;
     const struct node *src;
     int index, task;
-    double transfer_ns, kept_until_ns;
-    double need_ns, latest_ns;         /* as drawn above */
-    const struct node_time *first;     /* of its consumers, in the order */
-    uint64_t must;                     /* what all of its consumers wait for */
-    bool has_consumers, is_impossible; /* its consumers cannot be told */
-    bool is_certain;                   /* all of its consumers run in every step */
+    double transfer_ns, kept_until_ns, latest_ns; /* as drawn above */
+    struct takers takers;
 };
 
 struct partitioner_receives {
@@ -106,24 +96,7 @@ void partitioner_note_receive(struct partitioner *p, const struct node *src, int
                          .index = index,
                          .task = task,
                          .transfer_ns = link.latency_ns + bytes * link.ns_per_byte,
-                         .need_ns = INFINITY,
-                         .must = ~UINT64_C(0),
-                         .is_certain = true};
-}
-
-static void note_consumer(const struct partitioner *p, struct receive *receive,
-                          const struct node *consumer) {
-    receive->has_consumers = true;
-    if (consumer->id >= p->n_ids) {
-        receive->is_impossible = true;
-        return;
-    }
-    const struct node_time *time = &p->times[consumer->id];
-    if (!receive->first || node_time_is_before(time, receive->first))
-        receive->first = time;
-    receive->need_ns = MIN(receive->need_ns, time->start_ns);
-    receive->must &= time->must;
-    receive->is_certain &= partitioner_condition(p, consumer) == CONDITION_ALWAYS;
+                         .takers = TAKERS_INIT};
 }
 
 static uint64_t endpoint_of(const struct partitioner *p, const struct node *src, int index) {
@@ -135,7 +108,7 @@ static void note_edge(struct partitioner *p, const struct node_input *in, const 
                       const struct node *dst) {
     struct partitioner_receives *receives = p->receives;
     if (receive_of[in->src->id] >= 0) {
-        note_consumer(p, &receives->all[receive_of[in->src->id]], dst);
+        takers_add(&receives->all[receive_of[in->src->id]].takers, p, dst);
         return;
     }
     bool is_use = in->index != CONTROL_EDGE && in->src->id < p->n_ids && dst->id < p->n_ids;
@@ -165,70 +138,15 @@ static void find_consumers(struct partitioner *p) {
     }
 }
 
-/* ---- anchors ---- */
-
-static bool may_be_anchor(const struct partitioner *p, const struct node *node) {
-    return !node->is_removed && node->n_inputs > 0 && p->frames.in[node->id] == 0 &&
-           p->frames.out[node->id] == 0 && !node_is_internal(node) && !node_is_switch(node) &&
-           partitioner_condition(p, node) == CONDITION_ALWAYS &&
-           !(p->times[node->id].may & NODE_TIME_LOST);
-}
-
-struct anchor {
-    const struct node_time *time;
-    struct node *node;
-};
-
-static int compare_anchors(const void *left, const void *right) {
-    const struct anchor *a = left, *b = right;
-    if (a->time->end_ns != b->time->end_ns)
-        return a->time->end_ns < b->time->end_ns ? -1 : 1;
-    return a->time->order - b->time->order;
-}
-
-/* The nodes of a task that may be anchors, by their ends; malloc'd. */
-static struct anchor *find_anchors(const struct partitioner *p, int task, int *ret_n) {
-    struct anchor *anchors = xcalloc((size_t)p->n_ids + 1, sizeof(*anchors));
-    *ret_n = 0;
-    for (int id = 0; id < p->n_ids; id++) {
-        struct node *node = p->c->graph.nodes[id];
-        if (!node->is_removed && partitioner_task(p, node) == task && may_be_anchor(p, node))
-            anchors[(*ret_n)++] = (struct anchor){&p->times[id], node};
-    }
-    qsort(anchors, (size_t)*ret_n, sizeof(*anchors), compare_anchors);
-    return anchors;
-}
-
-static bool fits(const struct anchor *anchor, const struct receive *receive) {
-    return node_time_is_before(anchor->time, receive->first) &&
-           (anchor->time->may & ~receive->must) == 0 &&
-           (anchor->time->may == 0 || receive->is_certain);
-}
-
-/* The last anchor that ends in time; NULL: there is none. */
-static struct node *choose_anchor(const struct anchor *anchors, int n,
-                                  const struct receive *receive) {
-    int low = 0, high = n; /* all below `low` end in time, all from `high` on do not */
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (anchors[middle].time->end_ns <= receive->latest_ns + ROUNDING_NS)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (int i = low - 1; i >= MAX(0, low - MAX_TRIED); i--)
-        if (fits(&anchors[i], receive))
-            return anchors[i].node;
-    return NULL;
-}
+/* ---- delays ---- */
 
 /* By task, need, and edge. */
 static int compare_receives(const void *left, const void *right) {
     const struct receive *a = left, *b = right;
     if (a->task != b->task)
         return a->task - b->task;
-    if (a->need_ns != b->need_ns)
-        return a->need_ns < b->need_ns ? -1 : 1;
+    if (a->takers.need_ns != b->takers.need_ns)
+        return a->takers.need_ns < b->takers.need_ns ? -1 : 1;
     return a->recv->id - b->recv->id;
 }
 
@@ -237,31 +155,33 @@ static void find_latest(struct receive *receives, int n) {
     double next_ns = INFINITY;
     for (int i = n - 1; i >= 0; i--) {
         struct receive *receive = &receives[i];
-        next_ns = MIN(receive->need_ns, next_ns) - TRANSFER_MARGIN * receive->transfer_ns;
+        next_ns = MIN(receive->takers.need_ns, next_ns) - TRANSFER_MARGIN * receive->transfer_ns;
         receive->latest_ns = MIN(next_ns - MARGIN_NS, receive->kept_until_ns);
         receive->latest_ns =
-            i < MIN_AHEAD ? 0 : MIN(receive->latest_ns, receives[i - MIN_AHEAD].need_ns);
+            i < MIN_AHEAD ? 0 : MIN(receive->latest_ns, receives[i - MIN_AHEAD].takers.need_ns);
     }
 }
 
 /* Returns how many receives of the task it has delayed. */
 static int delay_on_task(struct partitioner *p, struct receive *receives, int n) {
-    int n_anchors, n_late = 0;
+    struct anchors anchors;
+    int n_late = 0;
     if (n <= MIN_AHEAD)
         return 0;
-    struct anchor *anchors = find_anchors(p, receives[0].task, &n_anchors);
+    anchors_init(&anchors, p, receives[0].task);
     find_latest(receives, n);
     for (int i = 0; i < n; i++) {
         struct receive *receive = &receives[i];
-        struct node *anchor =
-            receive->latest_ns > 0 ? choose_anchor(anchors, n_anchors, receive) : NULL;
+        const struct anchor *anchor =
+            receive->latest_ns > 0 ? anchors_choose(&anchors, &receive->takers, receive->latest_ns)
+                                   : NULL;
         if (!anchor)
             continue;
-        node_add_control(&p->c->graph, receive->recv, anchor);
+        node_add_control(&p->c->graph, receive->recv, anchor->node);
         node_set_attr_b(&p->c->graph, receive->recv, "_late", true);
         n_late++;
     }
-    free(anchors);
+    anchors_fini(&anchors);
     return n_late;
 }
 
@@ -272,7 +192,7 @@ void partitioner_delay_receives(struct partitioner *p) {
     find_consumers(p);
     int n = 0, n_late = 0;
     for (int i = 0; i < receives->n; i++)
-        if (receives->all[i].has_consumers && !receives->all[i].is_impossible)
+        if (takers_are_known(&receives->all[i].takers))
             receives->all[n++] = receives->all[i];
     if (n > 0)
         qsort(receives->all, (size_t)n, sizeof(*receives->all), compare_receives);

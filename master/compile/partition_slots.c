@@ -48,6 +48,7 @@ struct status *partitioner_find_slots(struct partitioner *p) {
     free(order);
     slots->shapes = compilation_shapes(p->c);
     p->slots = slots;
+    p->conditions = &slots->conditions;
     return NULL;
 }
 
@@ -67,5 +68,5 @@ int64_t partitioner_known_bytes(const struct partitioner *p, const struct node *
 }
 
 int partitioner_condition(const struct partitioner *p, const struct node *node) {
-    return p->slots->conditions.of[node->id];
+    return p->conditions->of[node->id];
 }

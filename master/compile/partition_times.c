@@ -1,5 +1,6 @@
 /* When the nodes of a step run, and what they may wait for, before the graph is cut: by a
- * simulation of the step on its devices (schedule.h). For the scheduling of receives.
+ * simulation of the step on its devices (schedule.h). For the scheduling of receives, and of nodes
+ * with large values.
  *
  * The nodes have an order, by start and then topological, in which every edge leads forwards but
  * those from a loop's NextIteration. */
@@ -176,8 +177,6 @@ struct status *partitioner_time_nodes(struct partitioner *p) {
     struct timing t = {.p = p};
     struct graph_consumers consumers;
     struct node **order;
-    if (!p->c->options->recv_scheduling || !p->slots)
-        return NULL;
     TRY(graph_topological_order(graph, &order));
     arena_init(&t.arena);
     graph_consumers_init(&consumers, graph);

@@ -332,7 +332,8 @@ static struct status *partitioner_graph(struct partitioner *p) {
     TRY(partitioner_add_loops(p));
     p->n_ids = graph->n_nodes;
     TRY(partitioner_find_slots(p));
-    TRY(partitioner_time_nodes(p));
+    if (p->c->options->recv_scheduling && p->slots)
+        TRY(partitioner_time_nodes(p));
     p->first_endpoint = arena_array(&p->c->arena, uint64_t, graph->n_nodes + 1);
     p->step_inputs = arena_array(&p->c->arena, struct node_input, graph->n_nodes + 1);
     for (int id = 0; id < graph->n_nodes; id++)

@@ -358,7 +358,8 @@ static void take_devices(struct task *task, const Millrace__WorkerStatus *status
                                     xstrdup(from->description),
                                     (int64_t)from->memory_limit_bytes,
                                     from->incarnation,
-                                    slowness_of(from)};
+                                    slowness_of(from),
+                                    (int)MIN(from->lanes, DEVICE_MAX_LANES)};
     }
 }
 

@@ -37,6 +37,7 @@ struct task {
         int64_t memory_limit_bytes;
         uint64_t incarnation;
         struct device_slowness slowness;
+        int n_lanes;
     } * devices;
     int n_devices;
     struct u64map calls;     /* id → struct task_call */

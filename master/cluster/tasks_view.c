@@ -101,7 +101,7 @@ static void add_further_cpus(struct device_table *table, const struct task *task
         str_addf(&name, "%s/device:CPU:%d", task->name, n);
         if (device_table_add_device(table, str_text(&name), "CPU", first->memory_limit_bytes,
                                     first->incarnation + (uint64_t)n, first->description))
-            device_table_set_slowness(table, &first->slowness);
+            device_table_set_speed(table, &first->slowness, first->n_lanes);
         str_fini(&name);
     }
 }
@@ -119,7 +119,7 @@ static struct device_table *make_table(const struct tasks *tasks,
             if (device_table_add_device(table, task->devices[k].name, task->devices[k].type,
                                         task->devices[k].memory_limit_bytes,
                                         task->devices[k].incarnation, task->devices[k].description))
-                device_table_set_slowness(table, &task->devices[k].slowness);
+                device_table_set_speed(table, &task->devices[k].slowness, task->devices[k].n_lanes);
         if (config)
             add_further_cpus(table, task, config->cpu_devices);
     }

@@ -75,14 +75,18 @@ bool device_table_add_device(struct device_table *table, const char *full_name, 
         .incarnation = incarnation,
         .description = arena_strdup(table->arena, description ? description : ""),
         .slowness = {1, 1, 1},
+        .n_lanes = 1,
     };
     str_fini(&canonical);
     return true;
 }
 
-void device_table_set_slowness(struct device_table *table, const struct device_slowness *slowness) {
-    if (table->n_devices > 0)
-        table->devices[table->n_devices - 1].slowness = *slowness;
+void device_table_set_speed(struct device_table *table, const struct device_slowness *slowness,
+                            int n_lanes) {
+    if (table->n_devices == 0)
+        return;
+    table->devices[table->n_devices - 1].slowness = *slowness;
+    table->devices[table->n_devices - 1].n_lanes = MIN(MAX(n_lanes, 1), DEVICE_MAX_LANES);
 }
 
 /* ---- order ---- */

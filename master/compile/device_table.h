@@ -10,6 +10,8 @@
 #include "common/graph/device_name.h"
 #include "kernels/rates.h"
 
+enum { DEVICE_MAX_LANES = 4096 };
+
 struct device_info {
     struct device_name name;
     const char *full_name; /* "/job:worker/replica:0/task:0/device:CPU:0" */
@@ -19,6 +21,7 @@ struct device_info {
     uint64_t incarnation;
     const char *description;
     struct device_slowness slowness; /* 1 as far as is known */
+    int n_lanes;                     /* kernels that it can run at once; at least 1 */
 };
 
 struct task_info {
@@ -51,8 +54,9 @@ void device_table_add(struct device_table *table, const char *task, const char *
 bool device_table_add_device(struct device_table *table, const char *full_name, const char *type,
                              int64_t memory_limit_bytes, uint64_t incarnation,
                              const char *description);
-void device_table_set_slowness(struct device_table *table,
-                               const struct device_slowness *slowness); /* of the last device */
+/* Of the last device. n_lanes < 1: not known, which counts as 1. */
+void device_table_set_speed(struct device_table *table, const struct device_slowness *slowness,
+                            int n_lanes);
 /* Sorts the tasks and chooses the default device. */
 void device_table_finish(struct device_table *table);
 /* Makes the first device of that task the default, if it has a device. Call it after

@@ -32,6 +32,13 @@ static void add_rates(const struct worker_service *service, const struct device 
     info->rates = out;
 }
 
+/* A GPU has one stream. */
+static uint32_t n_lanes(const struct worker_service *service, const struct device *device) {
+    if (device->ops || !service->options.pool)
+        return 1;
+    return (uint32_t)pool_n_threads(service->options.pool);
+}
+
 void service_send_status(const struct service_connection *connection, uint64_t id) {
     struct worker_service *service = connection->service;
     Millrace__WorkerStatus status = MILLRACE__WORKER_STATUS__INIT;
@@ -50,6 +57,7 @@ void service_send_status(const struct service_connection *connection, uint64_t i
         devices[i].memory_limit_bytes = device->memory_limit_bytes;
         devices[i].incarnation = device->incarnation;
         add_rates(service, device, &devices[i], &rates[i]);
+        devices[i].lanes = n_lanes(service, device);
         list[n_listed++] = &devices[i];
         if (device->ops) {
             device->ops->describe(device, &descriptions[i]);

@@ -153,9 +153,10 @@ struct device_table *devices_from_text(const char *tasks) {
         if (strstr(more, "+gpu"))
             device_table_add_device(table, arena_printf(&arena, "%s/device:GPU:0", task), "GPU", 0,
                                     1, "");
-        if (strstr(more, "*")) {
-            double times = strtod(strstr(more, "*") + 1, NULL);
-            device_table_set_slowness(table, &(struct device_slowness){times, times, times});
+        if (strpbrk(more, "*x")) {
+            double times = strstr(more, "*") ? strtod(strstr(more, "*") + 1, NULL) : 1;
+            device_table_set_speed(table, &(struct device_slowness){times, times, times},
+                                   strstr(more, "x") ? atoi(strstr(more, "x") + 1) : 1);
         }
     }
     device_table_finish(table);

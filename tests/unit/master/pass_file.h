@@ -5,7 +5,8 @@
  *   == what must be so
  *   tasks: worker:0 ps:0+gpu         the cluster; default worker:0. "+gpu" gives a task GPU:0,
  *                                    "+cpu" CPU:1, "*3" makes its last device take three
- *                                    times as long, "~4" limits CPU:0 to 4 MiB
+ *                                    times as long, "~4" limits CPU:0 to 4 MiB, "x4" gives the
+ *                                    last device four lanes
  *   feeds: a:0                       the signature
  *   fetches: c:0
  *   targets: n

@@ -58,6 +58,7 @@ static void send_status(const struct process *p, struct wire_conn *conn, uint64_
     if (p->flops_per_second != 0) {
         rates.flops_per_second = p->flops_per_second;
         device.rates = &rates;
+        device.lanes = 3;
     }
     status.task = (char *)"/job:home/replica:0/task:5";
     status.incarnation = p->incarnation;
@@ -304,7 +305,7 @@ static void a_task_is_tried_when_it_is_ready_or_has_not_answered(void **state) {
     assert_false(tasks_all_ready(tasks, NULL));
 }
 
-/* A worker of an older version tells no rates. */
+/* A worker of an older version tells no rates and no lanes. */
 static void the_devices_have_the_speed_that_their_tasks_tell(void **state) {
     add_task("a", &process);
     add_task("b", &other_process);
@@ -316,6 +317,8 @@ static void the_devices_have_the_speed_that_their_tasks_tell(void **state) {
     assert_true(devices->devices[0].slowness.compute > 5);
     assert_true(devices->devices[0].slowness.memory == 1);
     assert_true(devices->devices[1].slowness.compute == 1);
+    assert_int_equal(devices->devices[0].n_lanes, 3);
+    assert_int_equal(devices->devices[1].n_lanes, 1);
     device_table_unref(devices);
 }
 

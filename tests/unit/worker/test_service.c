@@ -41,6 +41,7 @@ static void a_master_is_told_the_rates_of_the_devices(void **state) {
     assert_true(told->flops_per_second == measured->flops_per_second / 4);
     assert_true(told->bytes_per_second == measured->bytes_per_second / 4);
     assert_true(told->dispatch_ns == measured->dispatch_ns * 4);
+    assert_int_equal(status->device[0]->lanes, pool_n_threads(worker.service->options.pool));
     millrace__worker_status__free_unpacked(status, NULL);
 }
 

@@ -2,7 +2,8 @@
  *
  *   READY(unit) ──a lane is free──► runs ──► END(unit) ──► its values are sent or are at hand
  *        └──no lane──► the device's queue ──a lane becomes free──┘        │
- *        ▲──────────── the last input of a consumer has arrived ◄─────────┘ */
+ *        ▲──────────── the last input of a consumer has arrived ◄─────────┤
+ *        ▲──────────── the same ◄── is sent ◄── REQUEST ◄── its gate has ended */
 #include "master/compile/schedule.h"
 
 #include <math.h>
@@ -57,6 +58,11 @@ void schedule_free(struct schedule *s) {
     free(s->link_free_ns);
     free(s->peak_bytes);
     free(s->heap);
+    free(s->first_gated);
+    free(s->next_gated);
+    free(s->n_unsent);
+    free(s->stays_at);
+    free(s->has_ended);
     free(s->members);
     free(s->first_member);
     free(s);
@@ -100,17 +106,17 @@ const double *schedule_peak_bytes(const struct schedule *s) { return s->peak_byt
 
 /* ---- events ---- */
 
-/* Among events of one time, ends come first because they free lanes, then the lower unit. */
+/* Among events of one time and kind, the lower index comes first. */
 static bool is_earlier(const struct schedule_event *a, const struct schedule_event *b) {
     if (a->at_ns != b->at_ns)
         return a->at_ns < b->at_ns;
-    if (a->is_end != b->is_end)
-        return a->is_end;
-    return a->unit < b->unit;
+    if (a->kind != b->kind)
+        return a->kind < b->kind;
+    return a->index < b->index;
 }
 
-static void event_push(struct schedule *s, double at_ns, int unit, bool is_end) {
-    struct schedule_event event = {.at_ns = at_ns, .unit = unit, .is_end = is_end};
+static void event_push(struct schedule *s, double at_ns, int index, enum schedule_event_kind kind) {
+    struct schedule_event event = {.at_ns = at_ns, .index = index, .kind = kind};
     int i = s->n_events++;
     for (; i > 0 && is_earlier(&event, &s->heap[(i - 1) / 2]); i = (i - 1) / 2)
         s->heap[i] = s->heap[(i - 1) / 2];
@@ -138,12 +144,14 @@ static void hold(struct schedule *s, int device, double bytes) {
     s->peak_bytes[device] = MAX(s->peak_bytes[device], s->lanes[device].bytes);
 }
 
+static void release_copy(struct schedule *s, int holder, int device) {
+    if (--s->n_users[holder] == 0)
+        s->lanes[device].bytes -= s->problem->values[s->value_of[holder]].bytes;
+}
+
 static void release_inputs(struct schedule *s, int unit, int device) {
-    for (int i = s->first_input[unit]; i < s->first_input[unit + 1]; i++) {
-        int edge = s->inputs[i], holder = s->holder[edge];
-        if (--s->n_users[holder] == 0)
-            s->lanes[device].bytes -= s->problem->values[s->value_of[edge]].bytes;
-    }
+    for (int i = s->first_input[unit]; i < s->first_input[unit + 1]; i++)
+        release_copy(s, s->holder[s->inputs[i]], device);
 }
 
 /* ---- running ---- */
@@ -154,7 +162,7 @@ static void start_unit(struct schedule *s, int unit, int device, double now_ns) 
         p->cost_ns[(size_t)unit * (size_t)p->n_classes + (size_t)p->devices[device].cost_class];
     s->lanes[device].n_busy++;
     s->end_ns[unit] = now_ns + cost;
-    event_push(s, s->end_ns[unit], unit, true);
+    event_push(s, s->end_ns[unit], unit, EVENT_END);
 }
 
 static void unit_is_ready(struct schedule *s, int unit, int device, double now_ns) {
@@ -174,37 +182,117 @@ static void unit_is_ready(struct schedule *s, int unit, int device, double now_n
 static void input_arrives(struct schedule *s, int unit, double at_ns) {
     s->ready_ns[unit] = MAX(s->ready_ns[unit], at_ns);
     if (--s->n_pending[unit] == 0)
-        event_push(s, s->ready_ns[unit], unit, false);
+        event_push(s, s->ready_ns[unit], unit, EVENT_READY);
+}
+
+/* ---- values ---- */
+
+static int device_of_edge(const struct schedule *s, int edge, const int *device_of) {
+    return device_of[s->problem->group[s->problem->edges[edge].consumer]];
+}
+
+static const struct schedule_link *link_between(const struct schedule *s, int from, int to) {
+    return &s->problem->links[(size_t)from * (size_t)s->problem->n_devices + (size_t)to];
+}
+
+/* Sends the copy of a value, and returns when it arrives. */
+static double send_copy(struct schedule *s, int holder, int from, int to, double now_ns) {
+    const struct schedule_value *value = &s->problem->values[s->value_of[holder]];
+    hold(s, to, value->bytes);
+    if (from == to)
+        return now_ns;
+    const struct schedule_link *link = link_between(s, from, to);
+    double *free_ns = &s->link_free_ns[from * s->problem->n_devices + to];
+    double sent_ns = MAX(now_ns, *free_ns) + value->bytes * link->ns_per_byte;
+    *free_ns = sent_ns;
+    s->sent_bytes += link->latency_ns > 0 ? value->bytes : 0;
+    if (s->problem->gate && value->bytes > 0 && !value->is_kept)
+        event_push(s, sent_ns, holder, EVENT_SENT);
+    return sent_ns + link->latency_ns;
+}
+
+/* When the request for a gated value arrives; INFINITY: its gate has not ended, and the copy waits
+ * for that. */
+static double request_ns(struct schedule *s, int holder, int from, int to) {
+    int gate = s->problem->gate ? s->problem->gate[holder] : -1;
+    if (gate < 0 || from == to)
+        return 0;
+    if (s->has_ended[gate])
+        return s->end_ns[gate] + link_between(s, to, from)->latency_ns;
+    s->next_gated[holder] = s->first_gated[gate];
+    s->first_gated[gate] = holder;
+    return INFINITY;
+}
+
+/* Where a value leaves, it is held until the last copy has been sent. */
+static void hold_unsent(struct schedule *s, int value, int n_unsent, int stays_at, int device) {
+    if (n_unsent == 0 || s->problem->values[value].is_kept)
+        return;
+    s->n_unsent[value] = n_unsent;
+    s->stays_at[value] = stays_at;
+    if (stays_at < 0)
+        hold(s, device, s->problem->values[value].bytes);
+    else
+        s->n_users[stays_at] += n_unsent;
+}
+
+static void copy_was_sent(struct schedule *s, int holder, const int *device_of) {
+    int value = s->value_of[holder];
+    int device = device_of[s->problem->group[s->problem->values[value].producer]];
+    s->n_unsent[value]--;
+    if (s->stays_at[value] >= 0)
+        release_copy(s, s->stays_at[value], device);
+    else if (s->n_unsent[value] == 0)
+        s->lanes[device].bytes -= s->problem->values[value].bytes;
 }
 
 /* Sends a value to each device that needs it, once. The first edge to a device holds the value
  * there, so the users of the copy are counted at that edge. */
 static void send_value(struct schedule *s, const struct schedule_value *value, int from,
                        double now_ns, const int *device_of) {
-    const struct schedule_problem *p = s->problem;
-    for (int i = 0; i < value->n_edges; i++) {
-        int edge = value->first_edge + i, unit = p->edges[edge].consumer;
-        int to = device_of[p->group[unit]];
+    int stays_at = -1, n_unsent = 0;
+    for (int edge = value->first_edge; edge < value->first_edge + value->n_edges; edge++) {
+        int to = device_of_edge(s, edge, device_of);
         struct schedule_lanes *lanes = &s->lanes[to];
         if (lanes->holder_value != value) {
-            const struct schedule_link *link =
-                &p->links[(size_t)from * (size_t)p->n_devices + (size_t)to];
-            double *free_ns = &s->link_free_ns[from * p->n_devices + to];
+            double requested_ns = request_ns(s, edge, from, to);
             lanes->holder_value = value;
             lanes->holder_edge = edge;
-            lanes->arrival_ns = now_ns;
-            if (from != to) {
-                double sent_ns = MAX(now_ns, *free_ns) + value->bytes * link->ns_per_byte;
-                *free_ns = sent_ns;
-                lanes->arrival_ns = sent_ns + link->latency_ns;
-                s->sent_bytes += link->latency_ns > 0 ? value->bytes : 0;
-            }
-            hold(s, to, value->bytes);
+            lanes->arrival_ns = INFINITY;
             s->n_users[edge] = 0;
+            if (requested_ns <= now_ns)
+                lanes->arrival_ns = send_copy(s, edge, from, to, now_ns);
+            else if (isfinite(requested_ns))
+                event_push(s, requested_ns, edge, EVENT_REQUEST);
+            stays_at = from == to ? edge : stays_at;
+            n_unsent += from != to && value->bytes > 0;
         }
         s->holder[edge] = lanes->holder_edge;
         s->n_users[lanes->holder_edge]++;
-        input_arrives(s, unit, lanes->arrival_ns);
+        if (isfinite(lanes->arrival_ns))
+            input_arrives(s, s->problem->edges[edge].consumer, lanes->arrival_ns);
+    }
+    if (s->problem->gate)
+        hold_unsent(s, (int)(value - s->problem->values), n_unsent, stays_at, from);
+}
+
+static void copy_is_requested(struct schedule *s, int holder, double now_ns, const int *device_of) {
+    const struct schedule_value *value = &s->problem->values[s->value_of[holder]];
+    double arrival_ns = send_copy(s, holder, device_of[s->problem->group[value->producer]],
+                                  device_of_edge(s, holder, device_of), now_ns);
+    for (int edge = holder; edge < value->first_edge + value->n_edges; edge++)
+        if (s->holder[edge] == holder)
+            input_arrives(s, s->problem->edges[edge].consumer, arrival_ns);
+}
+
+/* The copies that wait for the end of a unit are requested. */
+static void open_gate(struct schedule *s, int unit, int device, double now_ns,
+                      const int *device_of) {
+    s->has_ended[unit] = true;
+    for (int holder = s->first_gated[unit]; holder >= 0; holder = s->next_gated[holder]) {
+        int producer = s->problem->values[s->value_of[holder]].producer;
+        int from = device_of[s->problem->group[producer]];
+        event_push(s, now_ns + link_between(s, device, from)->latency_ns, holder, EVENT_REQUEST);
     }
 }
 
@@ -215,6 +303,8 @@ static void unit_ends(struct schedule *s, int unit, const int *device_of) {
     double now_ns = s->end_ns[unit];
     for (int v = p->first_value[unit]; v < p->first_value[unit + 1]; v++)
         send_value(s, &p->values[v], device, now_ns, device_of);
+    if (p->gate)
+        open_gate(s, unit, device, now_ns, device_of);
     release_inputs(s, unit, device);
     lanes->n_busy--;
     if (lanes->first_queued >= 0) {
@@ -224,8 +314,25 @@ static void unit_ends(struct schedule *s, int unit, const int *device_of) {
     }
 }
 
+static void reset_gates(struct schedule *s) {
+    const struct schedule_problem *p = s->problem;
+    size_t n_units = (size_t)p->n_units + 1, n_edges = (size_t)p->n_edges + 1;
+    if (!s->first_gated) {
+        s->heap = xreallocarray(s->heap, 2 * n_units + 2 * n_edges, sizeof(*s->heap));
+        s->first_gated = xcalloc(n_units, sizeof(*s->first_gated));
+        s->next_gated = xcalloc(n_edges, sizeof(*s->next_gated));
+        s->n_unsent = xcalloc((size_t)p->n_values + 1, sizeof(*s->n_unsent));
+        s->stays_at = xcalloc((size_t)p->n_values + 1, sizeof(*s->stays_at));
+        s->has_ended = xcalloc(n_units, sizeof(*s->has_ended));
+    }
+    memset(s->first_gated, -1, sizeof(*s->first_gated) * n_units);
+    memset(s->has_ended, 0, sizeof(*s->has_ended) * n_units);
+}
+
 static bool reset(struct schedule *s, const int *device_of) {
     const struct schedule_problem *p = s->problem;
+    if (p->gate)
+        reset_gates(s);
     s->n_events = 0;
     s->sent_bytes = 0;
     for (int d = 0; d < p->n_devices; d++) {
@@ -244,7 +351,7 @@ static bool reset(struct schedule *s, const int *device_of) {
         s->n_pending[u] = s->n_inputs[u];
         s->ready_ns[u] = 0;
         if (s->n_inputs[u] == 0)
-            event_push(s, 0, u, false);
+            event_push(s, 0, u, EVENT_READY);
     }
     return true;
 }
@@ -258,13 +365,22 @@ struct schedule_result schedule_run(struct schedule *s, const int *device_of) {
         return (struct schedule_result){.makespan_ns = INFINITY};
     while (s->n_events > 0) {
         struct schedule_event event = event_pop(s);
-        if (!event.is_end) {
-            unit_is_ready(s, event.unit, device_of[p->group[event.unit]], event.at_ns);
-            continue;
+        n_ended += event.kind == EVENT_END;
+        switch (event.kind) {
+        case EVENT_END:
+            unit_ends(s, event.index, device_of);
+            result.makespan_ns = event.at_ns;
+            break;
+        case EVENT_SENT:
+            copy_was_sent(s, event.index, device_of);
+            break;
+        case EVENT_REQUEST:
+            copy_is_requested(s, event.index, event.at_ns, device_of);
+            break;
+        case EVENT_READY:
+            unit_is_ready(s, event.index, device_of[p->group[event.index]], event.at_ns);
+            break;
         }
-        unit_ends(s, event.unit, device_of);
-        result.makespan_ns = event.at_ns;
-        n_ended++;
     }
     CHECK(n_ended == p->n_units); /* no cycles */
     result.sent_bytes = s->sent_bytes;

@@ -10,7 +10,9 @@
  * order in which they become ready. A value that a unit of another device needs is sent once to
  * that device when its producer has ended. A link carries one value at a time: it is busy for the
  * value's bytes, and the value arrives a latency later. A value occupies memory on each device that
- * has a consumer of it, from the end of its producer until its last consumer there has ended.
+ * has a consumer of it, from the end of its producer until its last consumer there has ended. A
+ * gated value is requested by its device when the gate has ended, which takes a latency, and
+ * occupies memory there from then on.
  *
  * Units of one group are always on one device. Deterministic: equal problems have equal answers.
  * Times are in nanoseconds from the start of the step. Any thread; nothing is shared. */
@@ -39,6 +41,7 @@ struct schedule_value {
     int producer; /* a unit */
     int first_edge, n_edges;
     double bytes; /* 0 for a control edge */
+    bool is_kept; /* with `gate`: its producer's device holds it anyway while it is sent */
 };
 
 /* All arrays belong to the caller. Values are sorted by producer, edges by value. */
@@ -57,6 +60,11 @@ struct schedule_problem {
     const int *fixed;
     /* [group * n_devices + device]; NULL: every group may use every device */
     const bool *may_use;
+    /* by edge: a unit on the consumer's device whose end starts the value's way there; -1: it is
+     * sent as soon as it exists. Equal for all edges of a value to one device. NULL: none, and a
+     * value that is being sent occupies nothing on its producer's device, which is quicker to
+     * simulate. */
+    const int *gate;
 };
 
 struct schedule_result {

@@ -4,10 +4,18 @@
 
 #include "master/compile/schedule.h"
 
+/* Of events at one time, the first kind comes first: ends free lanes. */
+enum schedule_event_kind {
+    EVENT_END,     /* a unit has run */
+    EVENT_SENT,    /* a value has left; `index` is the edge that holds the copy */
+    EVENT_REQUEST, /* a gated value may leave; the same */
+    EVENT_READY,   /* the inputs of a unit have arrived */
+};
+
 struct schedule_event {
     double at_ns;
-    int unit;
-    bool is_end; /* the unit has run; otherwise its inputs have arrived */
+    int index;
+    enum schedule_event_kind kind;
 };
 
 /* The state of one device. */
@@ -29,6 +37,10 @@ struct schedule {
     int *members, *first_member;  /* units by group */
     int *n_pending;               /* by unit: inputs that have not arrived */
     double *ready_ns, *end_ns;    /* by unit */
+    /* With gates. By unit: the edge that holds the first copy that waits for its end; by edge: the
+     * next one; -1. By value: the copies that have not left, and the edge of the copy that stays. */
+    int *first_gated, *next_gated, *n_unsent, *stays_at;
+    bool *has_ended; /* by unit */
     int *next_queued;             /* by unit: the device's queue */
     int *holder, *n_users;        /* by edge: the edge that holds the copy; by holder: its users */
     struct schedule_lanes *lanes; /* by device */

@@ -135,6 +135,66 @@ static void memory_is_held_until_the_last_consumer_has_ended(void **state) {
     schedule_free(schedule);
 }
 
+/* Unit 0 has two values for the other device, which takes them with units 1 and 2; unit 2 follows
+ * on unit 1. The second value waits for the gate of unit 2's edge. */
+static struct schedule_result run_gated(struct scene *scene, int gate, bool is_kept,
+                                        double *ret_peaks) {
+    scene_init(scene, 4, 2);
+    add_value(scene, 0, 50, (int[]){1}, 1);
+    add_value(scene, 1, 4, (int[]){2}, 1);
+    add_value(scene, 3, 70, (int[]){2}, 1);
+    scene->first_value[3] = 2;
+    scene->values[2].is_kept = is_kept;
+    int gates[] = {-1, -1, gate};
+    scene->p.gate = gates;
+    struct schedule *schedule = schedule_new(&scene->p);
+    struct schedule_result result = schedule_run(schedule, (int[]){0, 1, 1, 0});
+    for (int d = 0; d < 2; d++)
+        ret_peaks[d] = schedule_peak_bytes(schedule)[d];
+    schedule_free(schedule);
+    scene->p.gate = NULL;
+    return result;
+}
+
+static void a_gated_value_is_sent_when_its_gate_has_ended(void **state) {
+    struct scene scene;
+    double peaks[2];
+    struct schedule_result result;
+    /* the device's lane runs 0 until 100 and 3 until 200; 1 runs from 160 to 260 */
+    result = run_gated(&scene, -1, false, peaks);
+    assert_true(result.makespan_ns == 200 + 70 + 10 + 100);
+    assert_true(peaks[1] == 50 + 4 + 70); /* 3's value is on its way while 1 runs */
+    /* the request takes 10, the value 70 and 10 more */
+    result = run_gated(&scene, 1, false, peaks);
+    assert_true(result.makespan_ns == 260 + 10 + 70 + 10 + 100);
+    assert_true(peaks[1] == 70 + 4);
+}
+
+static void a_value_is_held_where_it_leaves_until_it_is_sent(void **state) {
+    struct scene scene;
+    double peaks[2];
+    run_gated(&scene, 1, false, peaks);
+    assert_true(peaks[0] == 70); /* the other value left at 150, and this one exists from 200 on */
+    run_gated(&scene, 1, true, peaks);
+    assert_true(peaks[0] == 50);
+}
+
+static void what_a_local_consumer_holds_counts_once(void **state) {
+    struct scene scene;
+    scene_init(&scene, 4, 2);
+    add_value(&scene, 0, 50, (int[]){1, 2}, 2); /* 1 is here, 2 there */
+    add_value(&scene, 3, 0, (int[]){2}, 1);
+    int gates[] = {-1, 3, -1}; /* 3 is there, too */
+    scene.p.gate = gates;
+    scene.cost_ns[3 * 2 + 1] = 500;
+    struct schedule *schedule = schedule_new(&scene.p);
+    struct schedule_result result = schedule_run(schedule, (int[]){0, 0, 1, 1});
+    assert_true(result.makespan_ns == 500 + 10 + 50 + 10 + 100);
+    assert_true(schedule_peak_bytes(schedule)[0] == 50);
+    assert_true(schedule_peak_bytes(schedule)[1] == 50);
+    schedule_free(schedule);
+}
+
 static void a_device_that_cannot_run_a_unit_is_not_used(void **state) {
     struct scene scene;
     diamond(&scene, 5);
@@ -338,6 +398,9 @@ int main(void) {
         cmocka_unit_test(a_value_is_sent_once_to_each_device),
         cmocka_unit_test(a_link_carries_one_value_at_a_time),
         cmocka_unit_test(memory_is_held_until_the_last_consumer_has_ended),
+        cmocka_unit_test(a_gated_value_is_sent_when_its_gate_has_ended),
+        cmocka_unit_test(a_value_is_held_where_it_leaves_until_it_is_sent),
+        cmocka_unit_test(what_a_local_consumer_holds_counts_once),
         cmocka_unit_test(a_device_that_cannot_run_a_unit_is_not_used),
         cmocka_unit_test(what_is_fixed_stays),
         cmocka_unit_test(too_little_memory_counts_before_time),

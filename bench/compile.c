@@ -1,20 +1,25 @@
 /* Times the master's compiler: how long do its passes take for a training graph of 1,000 to 200,000
  * nodes, and does the time grow linearly?
  *
- *   compile [ROUNDS]
+ *   compile [ROUNDS] [late]
  *
  * The graph is that of a deep residual network with its gradients and updates; variables are on a
  * ps, the rest on a worker, and every layer has constants that fold and nodes that merge. A row's
  * figure is the least of the rounds. The table has a line for each size, with the time of each
- * pass. The cluster is a table; nothing runs. */
+ * pass. The cluster is a table; nothing runs. With `late` the session schedules its receives, and the
+ * variables are so large that they can be late. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/clock.h"
 #include "kernels/kernel.h"
 #include "master/compile/compile_internal.h"
 
-enum { WIDTH = 64, MAX_PASSES = 32 };
+enum { MAX_PASSES = 32 };
+
+static int width = 64;
+static bool is_late;
 
 /* ---- the graph ---- */
 
@@ -67,7 +72,7 @@ static struct node *constant(struct network *n, const char *name, float value) {
 static struct node *variable(struct network *n, const char *name, int rank) {
     struct node *handle = add(n, name, "VarHandleOp", "/job:ps/task:0", 0, NULL);
     node_set_attr_shape(&n->graph, handle, "shape",
-                        (struct shape){rank, (int64_t[]){WIDTH, WIDTH}});
+                        (struct shape){rank, (int64_t[]){width, width}});
     return done(n, handle);
 }
 
@@ -107,7 +112,7 @@ static struct node *make_network(struct network *n, int n_nodes) {
     graph_init(&n->graph);
     n->layer = 0;
     struct node *x = add(n, "x", "Placeholder", "", 0, NULL);
-    node_set_attr_shape(&n->graph, x, "shape", (struct shape){2, (int64_t[]){32, WIDTH}});
+    node_set_attr_shape(&n->graph, x, "shape", (struct shape){2, (int64_t[]){32, width}});
     done(n, x);
     struct node *rate = constant(n, "rate", 0.1f), *gradient = x;
     while (n->graph.n_live < n_nodes) {
@@ -153,6 +158,7 @@ static void compile_once(const struct graph *graph, const struct signature *sign
     struct compilation c;
     compile_options_default(&options);
     options.verify = false;
+    options.recv_scheduling = is_late;
     compilation_init(&c, signature, devices, &options, pool);
     graph_fini(&c.graph);
     int64_t began = clock_now_ns();
@@ -206,6 +212,8 @@ static void bench_size(int n_nodes, int n_rounds, const struct device_table *dev
 int main(int argc, char **argv) {
     static const int sizes[] = {1000, 10000, 50000, 100000, 200000};
     int n_rounds = argc > 1 ? MAX((int)strtol(argv[1], NULL, 10), 1) : 3;
+    is_late = argc > 2 && strcmp(argv[2], "late") == 0;
+    width = is_late ? 1024 : width;
     struct device_table *devices = make_devices();
     struct pool *pool = pool_new(0);
     CHECK(n_compile_passes <= MAX_PASSES);

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Scheduling of receives: how much less memory does a worker need, and does a step take longer?
 
-    bench/receives.py [--rounds N] [--only TEXT] [--size N] [--values N] [--bin DIR]
+    bench/receives.py [--rounds N] [--only TEXT] [--size N] [--values N] [--scale X] [--link MB]
+                      [--bin DIR]
 
 Each case reads many variables of a parameter server in one step. It runs on two clusters of a
 server and a worker over TCP: one whose sessions ask for nothing, and one whose sessions set
 GraphOptions.enable_recv_scheduling. Steps of both run in alternating rounds. The columns are the
-most tensor memory that the worker has held, beyond what it held before, and the median and shortest
-step of either."""
+most tensor memory that the worker has held, beyond what it held before, the median and shortest
+step of either, and the median ratio of two steps of one round with its standard error. With --scale
+the worker's kernels take this many times as long. They mostly sleep, so that other work on the
+machine disturbs the measurement less. With --link this many megabytes a second reach the worker."""
 import argparse
 import json
 import os
@@ -18,6 +21,7 @@ import urllib.request
 
 import numpy as np
 from placement import ROOT, Daemon, tf, tf1
+from slow_link import SlowLink
 
 ROWS = 64  # of the batch
 
@@ -57,9 +61,14 @@ class Cluster:
     def __init__(self, arguments, directory, jobs):
         os.mkdir(directory)
         flags = ("--unix", "off", "--shm", "off")
-        self.daemons = {job: Daemon(arguments, directory, job, "tf-worker", "--job", job, *flags)
-                        for job in jobs}
-        tasks = ",".join(f"{job}=127.0.0.1:{daemon.port}" for job, daemon in self.daemons.items())
+        scale = {"worker": ("--device-scale", str(arguments.scale))}
+        self.daemons = {job: Daemon(arguments, directory, job, "tf-worker", "--job", job, *flags,
+                                    *scale.get(job, ())) for job in jobs}
+        ports = {job: daemon.port for job, daemon in self.daemons.items()}
+        self.link = arguments.link and SlowLink(ports["worker"], arguments.link * 1e6)
+        if self.link:
+            ports["worker"] = self.link.port
+        tasks = ",".join(f"{job}=127.0.0.1:{port}" for job, port in ports.items())
         self.daemons["master"] = Daemon(arguments, directory, "master", "tf-master", "--cluster",
                                         tasks)
         self.target = f"grpc://127.0.0.1:{self.daemons['master'].port}"
@@ -72,6 +81,8 @@ class Cluster:
     def stop(self):
         for daemon in reversed(self.daemons.values()):
             daemon.stop()
+        if self.link:
+            self.link.stop()
 
 
 class Run:
@@ -105,6 +116,23 @@ class Run:
         self.cluster.stop()
 
 
+def columns_of(peaks, steps):
+    """Of two runs: their peaks, their times in ms round by round."""
+    medians = [statistics.median(times) for times in steps]
+    pairs = sorted(late / early for early, late in zip(*steps))
+    error = 1.253 * statistics.stdev(pairs) / len(pairs) ** 0.5  # of a median
+    pair = f"{statistics.median(pairs):7.3f} ±{error:.3f}"
+    columns = (peaks, medians, [min(times) for times in steps])
+    return "   ".join([f"{early:8.1f} {late:8.1f} {late / early:6.3f}" for early, late in columns] +
+                      [pair])
+
+
+HEADER = "\n".join([
+    "           " + "   ".join(f"{title:>24}" for title in ("peak, MB", "median step, ms",
+                                                          "shortest step, ms")) + "   paired ratio",
+    "           " + "   ".join([f"{'at once':>8} {'late':>8} {'':6}"] * 3)])
+
+
 def measure(arguments, name, build):
     with tempfile.TemporaryDirectory() as directory:
         runs = [Run(arguments, os.path.join(directory, str(i)), build, i == 1) for i in range(2)]
@@ -116,11 +144,7 @@ def measure(arguments, name, build):
         finally:
             for run in runs:
                 run.stop()
-    medians = [statistics.median(run.times[2:]) for run in runs]
-    shortest = [min(run.times[2:]) for run in runs]
-    print(f"{name:10} {peaks[0]:8.1f} {peaks[1]:8.1f} {peaks[1] / peaks[0]:6.2f}   "
-          f"{medians[0]:8.2f} {medians[1]:8.2f} {medians[1] / medians[0]:6.3f}   "
-          f"{shortest[0]:8.2f} {shortest[1]:8.2f} {shortest[1] / shortest[0]:6.3f}", flush=True)
+    print(f"{name:10} " + columns_of(peaks, [run.times[2:] for run in runs]), flush=True)
 
 
 def main():
@@ -129,12 +153,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--size", type=int, default=1024, help="rows of a variable")
     parser.add_argument("--values", type=int, default=24, help="variables of a step")
+    parser.add_argument("--scale", type=float, default=1, help="--device-scale of the worker")
+    parser.add_argument("--link", type=float, help="megabytes a second")
     parser.add_argument("--only", default="")
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"))
     arguments = parser.parse_args()
     tf1.disable_eager_execution()
-    print(f"{'':10} {'peak, MB':>24}   {'median step, ms':>24}   {'shortest step, ms':>24}")
-    print(f"{'':10} " + "   ".join([f"{'at once':>8} {'late':>8} {'':6}"] * 3))
+    print(HEADER)
     for name, build in CASES.items():
         if arguments.only in name:
             measure(arguments, name, build)

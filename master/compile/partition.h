@@ -1,7 +1,8 @@
 /* What the files of the partition pass share: pass_partition.c (edges between tasks, copies, one
  * graph per task), partition_loops.c (loops that span tasks), partition_narrow.c (bfloat16),
- * partition_slots.c (shapes that a Recv can rely on), partition_times.c (when nodes run),
- * partition_anchors.c (what late nodes can wait for) and partition_receives.c (when Recvs start).
+ * partition_slots.c (shapes that a Recv can rely on), partition_model.c (the step as a problem for
+ * the simulation), partition_times.c (when nodes run), partition_anchors.c (what late nodes can
+ * wait for) and partition_receives.c (when Recvs start).
  * Before it, pass_delays.c looks at nodes in the same way. Pool thread. */
 #ifndef MILLRACE_MASTER_COMPILE_PARTITION_H
 #define MILLRACE_MASTER_COMPILE_PARTITION_H
@@ -45,10 +46,16 @@ struct partitioner {
     struct partitioner_slots *slots;     /* NULL: no shapes are known */
     const struct conditions *conditions; /* under which nodes before the cut run; may be NULL */
     struct node_time *times;             /* by id, of the nodes before the cut; NULL: nobody asks */
+    struct step_model *model;            /* with `times` */
     struct partitioner_receives *receives; /* NULL: no Recv is delayed */
     int n_edges;
     bool *exchanges; /* [a * n_tasks + b]: does task a send to task b? */
 };
+
+/* Edges from these lead backwards in a graph's order. */
+static inline bool node_is_way_back(const struct node *src) {
+    return node_is_either(src, "NextIteration", "RefNextIteration");
+}
 
 static inline int partitioner_task(const struct partitioner *p, const struct node *node) {
     return p->devices->devices[node->placed].task;
@@ -114,7 +121,8 @@ int64_t partitioner_known_bytes(const struct partitioner *p, const struct node *
 int partitioner_condition(const struct partitioner *p, const struct node *node);
 
 /* ---- partition_times.c ---- */
-/* Before the cut: simulates the step, and sets p->times. Reads p->frames. */
+/* Before the cut: simulates the step, and sets p->times and p->model, which the caller frees. Reads
+ * p->frames. */
 struct status *partitioner_time_nodes(struct partitioner *p) MUST_USE;
 /* ---- partition_receives.c ---- */
 void partitioner_receives_free(struct partitioner_receives *receives);

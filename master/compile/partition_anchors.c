@@ -6,9 +6,10 @@
 #include "common/graph/conditions.h"
 #include "common/graph/internal_ops.h"
 
-enum { MAX_TRIED = 64 }; /* anchors that are looked at for one value */
+/* For one value: anchors that are looked at, and nodes before its taker. */
+enum { MAX_TRIED = 64, MAX_WALKED = 256 };
 
-static const double ROUNDING_NS = 1;
+static const double ROUNDING_NS = 1, NOT_MUCH_NS = 2e6;
 
 /* ---- takers ---- */
 
@@ -18,8 +19,10 @@ void takers_add(struct takers *takers, const struct partitioner *p, const struct
         return;
     }
     const struct node_time *time = &p->times[taker->id];
-    if (!takers->first || node_time_is_before(time, takers->first))
+    if (!takers->first || node_time_is_before(time, takers->first)) {
         takers->first = time;
+        takers->first_node = taker;
+    }
     takers->need_ns = MIN(takers->need_ns, time->start_ns);
     takers->must &= time->must;
     takers->is_certain &= partitioner_condition(p, taker) == CONDITION_ALWAYS;
@@ -46,7 +49,11 @@ static int compare_anchors(const void *left, const void *right) {
 }
 
 void anchors_init(struct anchors *anchors, const struct partitioner *p, int task) {
-    *anchors = (struct anchors){xcalloc((size_t)p->n_ids + 1, sizeof(*anchors->all)), 0};
+    size_t n_nodes = (size_t)p->c->graph.n_nodes + 1;
+    *anchors = (struct anchors){.p = p,
+                                .all = xcalloc(n_nodes, sizeof(*anchors->all)),
+                                .seen_by = xcalloc(n_nodes, sizeof(*anchors->seen_by)),
+                                .queue = xcalloc(MAX_WALKED, sizeof(struct node *))};
     for (int id = 0; id < p->n_ids; id++) {
         struct node *node = p->c->graph.nodes[id];
         if (!node->is_removed && partitioner_task(p, node) == task && may_be_anchor(p, node))
@@ -55,7 +62,25 @@ void anchors_init(struct anchors *anchors, const struct partitioner *p, int task
     qsort(anchors->all, (size_t)anchors->n, sizeof(*anchors->all), compare_anchors);
 }
 
-void anchors_fini(struct anchors *anchors) { free(anchors->all); }
+void anchors_fini(struct anchors *anchors) {
+    free(anchors->all);
+    free(anchors->seen_by);
+    free(anchors->queue);
+}
+
+/* Notes the nodes of the task that the taker waits for, breadth first. */
+static void walk_back(struct anchors *anchors, const struct node *taker) {
+    int n = 0, walk = ++anchors->n_walks;
+    anchors->queue[n++] = taker;
+    for (int at = 0; at < n; at++)
+        for (int i = 0; i < anchors->queue[at]->n_inputs && n < MAX_WALKED; i++) {
+            const struct node *src = anchors->queue[at]->inputs[i].src;
+            if (anchors->seen_by[src->id] == walk || node_is_way_back(src))
+                continue;
+            anchors->seen_by[src->id] = walk;
+            anchors->queue[n++] = src;
+        }
+}
 
 static bool fits(const struct anchor *anchor, const struct takers *takers) {
     return node_time_is_before(anchor->time, takers->first) &&
@@ -63,8 +88,9 @@ static bool fits(const struct anchor *anchor, const struct takers *takers) {
            (anchor->time->may == 0 || takers->is_certain);
 }
 
-const struct anchor *anchors_choose(const struct anchors *anchors, const struct takers *takers,
+const struct anchor *anchors_choose(struct anchors *anchors, const struct takers *takers,
                                     double latest_ns) {
+    const struct anchor *last = NULL;
     int low = 0, high = anchors->n; /* all below `low` end in time, all from `high` on do not */
     while (low < high) {
         int middle = low + (high - low) / 2;
@@ -73,8 +99,16 @@ const struct anchor *anchors_choose(const struct anchors *anchors, const struct 
         else
             high = middle;
     }
-    for (int i = low - 1; i >= MAX(0, low - MAX_TRIED); i--)
-        if (fits(&anchors->all[i], takers))
-            return &anchors->all[i];
-    return NULL;
+    walk_back(anchors, takers->first_node);
+    for (int i = low - 1; i >= MAX(0, low - MAX_TRIED); i--) {
+        const struct anchor *anchor = &anchors->all[i];
+        if (last && anchor->time->end_ns < last->time->end_ns - NOT_MUCH_NS)
+            break;
+        if (!fits(anchor, takers))
+            continue;
+        if (anchors->seen_by[anchor->node->id] == anchors->n_walks)
+            return anchor;
+        last = last ? last : anchor;
+    }
+    return last;
 }

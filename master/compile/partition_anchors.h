@@ -23,9 +23,10 @@
 struct takers {
     double need_ns;                /* their earliest start (as soon as possible) */
     const struct node_time *first; /* of them, in the order */
-    uint64_t must;                 /* what all of them wait for */
-    bool is_impossible;            /* one is no node before the cut, so nothing is known of it */
-    bool is_certain;               /* all of them run in every step */
+    const struct node *first_node;
+    uint64_t must;      /* what all of them wait for */
+    bool is_impossible; /* one is no node before the cut, so nothing is known of it */
+    bool is_certain;    /* all of them run in every step */
 };
 #define TAKERS_INIT \
     (struct takers) { .need_ns = INFINITY, .must = ~UINT64_C(0), .is_certain = true }
@@ -41,15 +42,21 @@ struct anchor {
 
 /* The anchors of a task, by their ends. */
 struct anchors {
+    const struct partitioner *p;
     struct anchor *all;
     int n;
+    int *seen_by; /* by node id: the last walk that saw the node */
+    const struct node **queue;
+    int n_walks;
 };
 
 /* Reads p->times and p->conditions. Nodes whose `may` is NODE_TIME_LOST are no anchors. */
 void anchors_init(struct anchors *anchors, const struct partitioner *p, int task);
 void anchors_fini(struct anchors *anchors);
-/* The last anchor before the takers that ends by `latest_ns`; NULL: there is none. */
-const struct anchor *anchors_choose(const struct anchors *anchors, const struct takers *takers,
+/* The last anchor before the takers that ends by `latest_ns`; NULL: there is none. One that the
+ * first taker waits for anyway is preferred if it ends not much earlier, because times may be wrong
+ * and it delays nothing but the value. */
+const struct anchor *anchors_choose(struct anchors *anchors, const struct takers *takers,
                                     double latest_ns);
 
 #endif

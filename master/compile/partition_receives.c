@@ -3,22 +3,28 @@
  *   anchor ──► ...                        anchor ──► ...
  *   _MrRecv ──────────► consumer    =>      └─ ─ ─► _MrRecv ──► consumer
  *
- * Without this, all Recvs of a task start with the step. The simulated step (schedule.h) says when
- * a consumer needs its value. Its Recv then starts behind a node of the same task, the anchor,
- * whose simulated end is early enough for the value to arrive in time:
+ * Without this, all Recvs of a task start with the step. The simulated step (partition_model.h)
+ * says when a consumer needs its value. Its Recv then starts behind a node of the same task, the
+ * anchor, whose simulated end is early enough for the value to arrive in time:
  *
  *   need     the earliest simulated start of a consumer (as soon as possible)
  *   latest   backwards over the receives of a task, as if they shared one link: the value's
- *            transfer ends at its need and before the next transfer begins (as late as possible).
- *            Estimates are rough, so a transfer counts TRANSFER_MARGIN times.
- *   window   the anchor also ends before the consumer of the MIN_AHEAD-th receive before this one
- *            starts. So however wrong the times are, that many values are under way or have
- *            arrived while nodes compute.
+ *            transfer ends MARGIN_NS before its need, and before the next transfer begins (as late
+ *            as possible). A transfer counts TRANSFER_MARGIN times.
+ *   window   while the anchor runs, at least MIN_AHEAD other values are under way or have arrived.
+ *            Their transfers take AHEAD_NS, or the first of them is needed EARLY_NS before. It ends
+ *            before the consumer of the value starts that is this far ahead. So however wrong the
+ *            times are, the link is busy while nodes compute, also where the threads of either end
+ *            get a core late.
  *
  * A delayed value stays with its sender for longer. So only values are delayed that the sender
  * holds anyway: those of variables and constants until the end of the step, others until their last
  * consumer on the sender's task starts. Values of GPUs and narrowed ones (bfloat16) are copied for
  * their Send, so they are not delayed.
+ *
+ * What was chosen is then tried (step_trial_run): if the simulated step takes longer or a device
+ * needs more memory, it is tried again with CAREFUL times the margins, and then for each task by
+ * itself. What does not pay is left out.
  *
  * partition_anchors.h says why no cycle arises and nothing waits for ever.
  *
@@ -31,8 +37,8 @@
 #include "common/base/log.h"
 #include "common/graph/internal_ops.h"
 #include "master/compile/cost_estimate.h"
-#include "master/compile/partition.h"
 #include "master/compile/partition_anchors.h"
+#include "master/compile/partition_model.h"
 #include "master/compile/place.h"
 
 enum {
@@ -40,14 +46,19 @@ enum {
     MIN_AHEAD = 4,
 };
 
-static const double TRANSFER_MARGIN = 2, MARGIN_NS = 200000;
+static const double TRANSFER_MARGIN = 1.25, MARGIN_NS = 1e6, AHEAD_NS = 3e6, EARLY_NS = 12e6,
+                    CAREFUL = 3;
+
+/* Simulated units in the trials of one step: some 0.2 s. */
+enum { MAX_VISITS = 1000 * 1000 };
 
 struct receive {
     struct node *recv;
     const struct node *src;
     int index, task;
-    double transfer_ns, kept_until_ns, latest_ns; /* as drawn above */
+    double transfer_ns, kept_until_ns, latest_ns; /* as said above */
     struct takers takers;
+    struct node *anchor; /* NULL: it starts with the step */
 };
 
 struct partitioner_receives {
@@ -135,6 +146,8 @@ static void find_consumers(struct partitioner *p) {
             is_kept_for_step(receive->src)
                 ? INFINITY
                 : receives->last_use_ns[endpoint_of(p, receive->src, receive->index)];
+        if (isinf(receive->kept_until_ns))
+            step_model_keep(p->model, receive->src, receive->index);
     }
 }
 
@@ -150,56 +163,132 @@ static int compare_receives(const void *left, const void *right) {
     return a->recv->id - b->recv->id;
 }
 
+/* The last receive whose consumer may start before the i-th one is requested; -1: none. `ahead` is
+ * that of the receive before, and *sum_ns what the transfers after it take. */
+static int find_ahead(const struct receive *receives, int i, int ahead, double margin,
+                      double *sum_ns) {
+    for (; ahead + 1 <= i - MIN_AHEAD; ahead++) {
+        const struct receive *next = &receives[ahead + 1];
+        double early_ns = receives[i].takers.need_ns - next->takers.need_ns;
+        if (*sum_ns - next->transfer_ns < margin * AHEAD_NS && early_ns < margin * EARLY_NS)
+            break;
+        *sum_ns -= next->transfer_ns;
+    }
+    return ahead;
+}
+
 /* The receives of one task, by their need. */
-static void find_latest(struct receive *receives, int n) {
-    double next_ns = INFINITY;
+static void find_latest(struct receive *receives, int n, double margin) {
+    double next_ns = INFINITY, sum_ns = 0;
     for (int i = n - 1; i >= 0; i--) {
         struct receive *receive = &receives[i];
-        next_ns = MIN(receive->takers.need_ns, next_ns) - TRANSFER_MARGIN * receive->transfer_ns;
-        receive->latest_ns = MIN(next_ns - MARGIN_NS, receive->kept_until_ns);
-        receive->latest_ns =
-            i < MIN_AHEAD ? 0 : MIN(receive->latest_ns, receives[i - MIN_AHEAD].takers.need_ns);
+        next_ns = MIN(receive->takers.need_ns - margin * MARGIN_NS, next_ns) -
+                  TRANSFER_MARGIN * receive->transfer_ns;
+        receive->latest_ns = MIN(next_ns, receive->kept_until_ns);
+    }
+    for (int i = 0, ahead = -1; i < n; i++) {
+        ahead = find_ahead(receives, i, ahead, margin, &sum_ns);
+        receives[i].latest_ns =
+            ahead < 0 ? 0 : MIN(receives[i].latest_ns, receives[ahead].takers.need_ns);
+        sum_ns += receives[i].transfer_ns;
     }
 }
 
-/* Returns how many receives of the task it has delayed. */
-static int delay_on_task(struct partitioner *p, struct receive *receives, int n) {
+static void choose_on_task(struct partitioner *p, struct receive *receives, int n, double margin) {
     struct anchors anchors;
-    int n_late = 0;
-    if (n <= MIN_AHEAD)
-        return 0;
     anchors_init(&anchors, p, receives[0].task);
-    find_latest(receives, n);
+    find_latest(receives, n, margin);
     for (int i = 0; i < n; i++) {
         struct receive *receive = &receives[i];
         const struct anchor *anchor =
             receive->latest_ns > 0 ? anchors_choose(&anchors, &receive->takers, receive->latest_ns)
                                    : NULL;
-        if (!anchor)
-            continue;
-        node_add_control(&p->c->graph, receive->recv, anchor->node);
-        node_set_attr_b(&p->c->graph, receive->recv, "_late", true);
-        n_late++;
+        receive->anchor = anchor ? anchor->node : NULL;
     }
     anchors_fini(&anchors);
-    return n_late;
+}
+
+/* ---- trials ---- */
+
+static int end_of_task(const struct receive *receives, int n, int from) {
+    int end = from;
+    while (end < n && receives[end].task == receives[from].task)
+        end++;
+    return end;
+}
+
+static void set_gates(const struct partitioner *p, int *gates, const struct receive *receives,
+                      int n) {
+    for (int i = 0; i < n; i++)
+        step_model_set_gate(p->model, p, gates, receives[i].src, receives[i].index,
+                            receives[i].task, receives[i].anchor);
+}
+
+static enum step_verdict choose_for_all(struct partitioner *p, struct step_trial *trial, int *gates,
+                                        struct receive *receives, int n, double margin) {
+    bool has_anchors = false;
+    for (int i = 0, end; i < n; i = end) {
+        end = end_of_task(receives, n, i);
+        choose_on_task(p, &receives[i], end - i, margin);
+    }
+    for (int i = 0; i < n; i++)
+        has_anchors |= receives[i].anchor != NULL;
+    set_gates(p, gates, receives, n);
+    return has_anchors ? step_trial_run(trial, gates) : STEP_GAINS_NOTHING;
+}
+
+static void forget_anchors(struct receive *receives, int n) {
+    for (int i = 0; i < n; i++)
+        receives[i].anchor = NULL;
+}
+
+/* Leaves the receives of those tasks late whose trials pay. */
+static void choose_by_task(struct partitioner *p, struct step_trial *trial,
+                           struct receive *receives, int n) {
+    int *gates = step_model_new_gates(p->model);
+    for (int i = 0, end; i < n; i = end) {
+        end = end_of_task(receives, n, i);
+        set_gates(p, gates, &receives[i], end - i);
+        if (trial->n_visits < MAX_VISITS && step_trial_run(trial, gates) == STEP_PAYS)
+            continue;
+        forget_anchors(&receives[i], end - i);
+        set_gates(p, gates, &receives[i], end - i);
+    }
+}
+
+static void choose_anchors(struct partitioner *p, struct receive *receives, int n) {
+    struct step_trial trial;
+    int *gates = step_model_new_gates(p->model);
+    step_trial_init(&trial, p->model);
+    enum step_verdict verdict = choose_for_all(p, &trial, gates, receives, n, 1);
+    if (verdict == STEP_HARMS)
+        verdict = choose_for_all(p, &trial, gates, receives, n, CAREFUL);
+    if (verdict == STEP_HARMS)
+        choose_by_task(p, &trial, receives, n);
+    else if (verdict == STEP_GAINS_NOTHING)
+        forget_anchors(receives, n);
 }
 
 void partitioner_delay_receives(struct partitioner *p) {
     struct partitioner_receives *receives = p->receives;
+    int n = 0, n_late = 0;
     if (!receives)
         return;
     find_consumers(p);
-    int n = 0, n_late = 0;
     for (int i = 0; i < receives->n; i++)
         if (takers_are_known(&receives->all[i].takers))
             receives->all[n++] = receives->all[i];
-    if (n > 0)
+    if (n > MIN_AHEAD) {
         qsort(receives->all, (size_t)n, sizeof(*receives->all), compare_receives);
-    for (int i = 0, end; i < n; i = end) {
-        for (end = i; end < n && receives->all[end].task == receives->all[i].task;)
-            end++;
-        n_late += delay_on_task(p, &receives->all[i], end - i);
+        choose_anchors(p, receives->all, n);
+    }
+    for (int i = 0; i < n; i++) {
+        struct receive *receive = &receives->all[i];
+        if (!receive->anchor)
+            continue;
+        node_add_control(&p->c->graph, receive->recv, receive->anchor);
+        node_set_attr_b(&p->c->graph, receive->recv, "_late", true);
+        n_late++;
     }
     log_event(EVENT_GRAPH_RECEIVES, "receives: %d of %d large ones are late", n_late, receives->n);
 }

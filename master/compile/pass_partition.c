@@ -32,7 +32,7 @@
 #include "common/graph/internal_ops.h"
 #include "master/compile/compile_internal.h"
 #include "master/compile/cost_rows.h"
-#include "master/compile/partition.h"
+#include "master/compile/partition_model.h"
 #include "master/compile/placement.h"
 #include "master/compile/place.h"
 
@@ -493,6 +493,7 @@ struct status *pass_partition(struct compilation *c, bool *ret_changed) {
     *ret_changed = !st;
     loop_frames_fini(&p.frames);
     partitioner_receives_free(p.receives);
+    step_model_free(p.model);
     partitioner_slots_free(p.slots);
     u64map_fini(&p.arrivals);
     u64map_fini(&p.pulses);

@@ -639,14 +639,20 @@ static void run_plain(struct executor *executor, struct iteration *iteration,
     node_completed(executor, iteration);
 }
 
-/* Hands a heavy kernel to the pool if other nodes are ready, which is answered with NOT_RUN.
- * Otherwise the caller runs it, at the cost that is returned. What a device computes is heavy for
- * nobody here: one thread enqueues it, in an order that comes again and can be replayed. */
+/* With late Recvs, values arrive while kernels run, and an end starts the next Recv. */
+static bool awaits_late_values(const struct executor *executor) {
+    return executor->plan->late_edges.n > 0 && executor->n_async > 0;
+}
+
+/* Hands a heavy kernel to the pool if other nodes are ready or may soon be, which is answered with
+ * NOT_RUN. Otherwise the caller runs it, at the cost that is returned. What a device computes is
+ * heavy for nobody here: one thread enqueues it, in an order that comes again and can be
+ * replayed. */
 static unsigned run_heavy(struct executor *executor, struct iteration *iteration,
                           const struct plan_node *node) {
     if (node->flags & PLAN_ENQUEUES)
         return LIGHT;
-    if (executor->n_ready > 0 && node->kind == PLAN_KERNEL) {
+    if (node->kind == PLAN_KERNEL && (executor->n_ready > 0 || awaits_late_values(executor))) {
         start_async(executor, iteration, node, true);
         return NOT_RUN;
     }

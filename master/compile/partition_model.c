@@ -119,12 +119,14 @@ struct step_model *step_model_new(const struct partitioner *p, struct node *cons
     add_devices(&m);
     add_values(&m, &consumers);
     graph_consumers_fini(&consumers);
+    model->schedule = schedule_new(&model->problem);
     return model;
 }
 
 void step_model_free(struct step_model *model) {
     if (!model)
         return;
+    schedule_free(model->schedule);
     arena_fini(&model->arena);
     free(model);
 }
@@ -178,26 +180,25 @@ enum { MAX_LANES = 1 << 20 };
 
 void step_model_run(struct step_model *model, int world, const int *gates,
                     struct step_result *ret) {
-    struct schedule_problem problem = model->problem;
+    struct schedule_problem *problem = &model->problem, told = *problem;
     const struct world *w = &worlds[world];
-    int n = problem.n_devices;
+    int n = problem->n_devices;
     struct schedule_device *devices = xcalloc((size_t)n + 1, sizeof(*devices));
     struct schedule_link *links = xcalloc((size_t)(n * n) + 1, sizeof(*links));
     for (int d = 0; d < n; d++) {
-        devices[d] = problem.devices[d];
+        devices[d] = told.devices[d];
         devices[d].n_lanes = MIN(MAX(devices[d].n_lanes * w->lanes, 1), MAX_LANES);
     }
     for (int i = 0; i < n * n; i++)
-        links[i] = (struct schedule_link){problem.links[i].latency_ns * w->link_times,
-                                          problem.links[i].ns_per_byte * w->link_times};
-    problem.devices = devices;
-    problem.links = links;
-    problem.gate = gates;
-    struct schedule *schedule = schedule_new(&problem);
-    ret->makespan_ns = schedule_run(schedule, model->device_of_unit).makespan_ns;
-    ret->peak_bytes = arena_memdup(&model->arena, schedule_peak_bytes(schedule),
+        links[i] = (struct schedule_link){told.links[i].latency_ns * w->link_times,
+                                          told.links[i].ns_per_byte * w->link_times};
+    problem->devices = devices;
+    problem->links = links;
+    problem->gate = gates;
+    ret->makespan_ns = schedule_run(model->schedule, model->device_of_unit).makespan_ns;
+    ret->peak_bytes = arena_memdup(&model->arena, schedule_peak_bytes(model->schedule),
                                    sizeof(double) * ((size_t)n + 1));
-    schedule_free(schedule);
+    *problem = told;
     free(devices);
     free(links);
 }
@@ -210,12 +211,20 @@ bool step_result_is_harmless(const struct step_result *late, const struct step_r
     return is_harmless;
 }
 
+/* With one lane on every device, the second world is as the first. */
+static bool is_world(const struct step_model *model, int world) {
+    bool has_lanes = false;
+    for (int d = 0; d < model->problem.n_devices; d++)
+        has_lanes |= model->problem.devices[d].n_lanes > 1;
+    return has_lanes || worlds[world].lanes > 0;
+}
+
 void step_trial_init(struct step_trial *trial, struct step_model *model) {
     const int *none = step_model_new_gates(model);
     *trial = (struct step_trial){.model = model};
     for (int world = 0; world < STEP_N_WORLDS; world++)
-        step_model_run(model, world, none, &trial->without[world]);
-    trial->n_visits += (int64_t)model->problem.n_units * STEP_N_WORLDS;
+        if (is_world(model, world))
+            step_model_run(model, world, none, &trial->without[world]);
 }
 
 enum step_verdict step_trial_run(struct step_trial *trial, const int *gates) {
@@ -223,8 +232,9 @@ enum step_verdict step_trial_run(struct step_trial *trial, const int *gates) {
     bool is_lower = false;
     for (int world = 0; world < STEP_N_WORLDS; world++) {
         struct step_result late;
+        if (!is_world(model, world))
+            continue;
         step_model_run(model, world, gates, &late);
-        trial->n_visits += model->problem.n_units;
         if (!step_result_is_harmless(&late, &trial->without[world], model->problem.n_devices))
             return STEP_HARMS;
         for (int d = 0; world == 0 && d < model->problem.n_devices; d++)

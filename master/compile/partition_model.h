@@ -21,6 +21,7 @@ struct step_model {
     struct arena arena;
     struct schedule_problem problem;
     struct schedule_value *values; /* the problem's */
+    struct schedule *schedule;     /* simulates the problem */
     int *unit_of;                  /* by node id; -1 */
     int *device_of_unit;           /* in the problem */
     int *first_device;             /* by index in the problem: a device of the table */
@@ -52,7 +53,6 @@ void step_model_run(struct step_model *model, int world, const int *gates, struc
 struct step_trial {
     struct step_model *model;
     struct step_result without[STEP_N_WORLDS];
-    int64_t n_visits; /* of units, by simulations so far */
 };
 void step_trial_init(struct step_trial *trial, struct step_model *model);
 enum step_verdict {

@@ -249,7 +249,8 @@ static void choose_by_task(struct partitioner *p, struct step_trial *trial,
     for (int i = 0, end; i < n; i = end) {
         end = end_of_task(receives, n, i);
         set_gates(p, gates, &receives[i], end - i);
-        if (trial->n_visits < MAX_VISITS && step_trial_run(trial, gates) == STEP_PAYS)
+        if (schedule_n_visits(p->model->schedule) < MAX_VISITS &&
+            step_trial_run(trial, gates) == STEP_PAYS)
             continue;
         forget_anchors(&receives[i], end - i);
         set_gates(p, gates, &receives[i], end - i);

@@ -18,7 +18,7 @@ _Static_assert(NODE_TIME_LOST == UINT64_C(1) << MAX_WAITERS, "a bit for each, an
  * its rounding say, because the order of the nodes depends on it. */
 static void simulate(struct partitioner *p, struct node *const *order) {
     const struct schedule_problem *problem = &p->model->problem;
-    struct schedule *schedule = schedule_new(problem);
+    struct schedule *schedule = p->model->schedule;
     schedule_run(schedule, p->model->device_of_unit);
     for (int i = 0; i < problem->n_units; i++) {
         const struct node *node = order[i];
@@ -30,7 +30,6 @@ static void simulate(struct partitioner *p, struct node *const *order) {
             if (!node_is_way_back(node->inputs[k].src))
                 time->start_ns = MAX(time->start_ns, p->times[node->inputs[k].src->id].start_ns);
     }
-    schedule_free(schedule);
 }
 
 /* ---- waiting for what the graph does not show ---- */

@@ -14,20 +14,32 @@ struct maker {
     struct node *const *order;
     struct step_model *model;
     struct cost_estimates estimates;
-    int *device_in; /* by device of the table: its index in the problem; -1 */
+    int *device_in; /* by device of the table, the first of its type: its index in the problem */
 };
 
-/* All devices of one type in a task count as one, as in place_cost.c. */
-static int device_in_problem(struct maker *m, int device) {
+/* All devices of one type in a task count as one, as in place_cost.c: the first. */
+static int first_of_type(const struct maker *m, int device) {
     const struct device_info *all = m->p->devices->devices;
     int first = m->p->devices->tasks[all[device].task].first_device;
     while (strcmp(all[first].type, all[device].type) != 0)
         first++;
-    if (m->device_in[first] < 0) {
-        m->device_in[first] = m->model->problem.n_devices;
-        m->model->first_device[m->model->problem.n_devices++] = first;
+    return first;
+}
+
+/* In the order of the table, so that models of one graph have the same devices. */
+static void number_devices(struct maker *m) {
+    const struct device_table *table = m->p->devices;
+    struct step_model *model = m->model;
+    m->device_in = arena_array(&model->arena, int, table->n_devices + 1);
+    model->first_device = arena_array(&model->arena, int, table->n_devices + 1);
+    for (int i = 0; i < m->p->c->graph.n_live; i++)
+        m->device_in[first_of_type(m, m->order[i]->placed)] = 1;
+    for (int device = 0; device < table->n_devices; device++) {
+        if (m->device_in[device] == 0)
+            continue;
+        m->device_in[device] = model->problem.n_devices;
+        model->first_device[model->problem.n_devices++] = device;
     }
-    return m->device_in[first];
 }
 
 static void add_units(struct maker *m) {
@@ -38,7 +50,7 @@ static void add_units(struct maker *m) {
     int *group = arena_array(&model->arena, int, n + 1);
     for (int i = 0; i < n; i++) {
         const struct node *node = m->order[i];
-        int device = device_in_problem(m, node->placed);
+        int device = m->device_in[first_of_type(m, node->placed)];
         group[i] = i;
         model->unit_of[node->id] = i;
         model->device_of_unit[i] = device;
@@ -109,12 +121,10 @@ struct step_model *step_model_new(const struct partitioner *p, struct node *cons
     arena_init(&model->arena);
     graph_consumers_init(&consumers, graph);
     graph_consumers_sort(&consumers, graph);
-    m.device_in = arena_array(&model->arena, int, p->devices->n_devices + 1);
-    memset(m.device_in, -1, sizeof(int) * ((size_t)p->devices->n_devices + 1));
-    model->first_device = arena_array(&model->arena, int, p->devices->n_devices + 1);
     model->device_of_unit = arena_array(&model->arena, int, graph->n_live + 1);
     model->unit_of = arena_array(&model->arena, int, graph->n_nodes + 1);
     cost_estimates_init(&m.estimates, p->c, &model->arena);
+    number_devices(&m);
     add_units(&m);
     add_devices(&m);
     add_values(&m, &consumers);
@@ -221,14 +231,14 @@ static bool is_world(const struct step_model *model, int world) {
 
 void step_trial_init(struct step_trial *trial, struct step_model *model) {
     const int *none = step_model_new_gates(model);
-    *trial = (struct step_trial){.model = model};
+    *trial = (struct step_trial){0};
     for (int world = 0; world < STEP_N_WORLDS; world++)
         if (is_world(model, world))
             step_model_run(model, world, none, &trial->without[world]);
 }
 
-enum step_verdict step_trial_run(struct step_trial *trial, const int *gates) {
-    struct step_model *model = trial->model;
+enum step_verdict step_trial_run(struct step_trial *trial, struct step_model *model,
+                                 const int *gates) {
     bool is_lower = false;
     for (int world = 0; world < STEP_N_WORLDS; world++) {
         struct step_result late;

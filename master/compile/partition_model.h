@@ -51,7 +51,6 @@ struct step_result {
 void step_model_run(struct step_model *model, int world, const int *gates, struct step_result *ret);
 
 struct step_trial {
-    struct step_model *model;
     struct step_result without[STEP_N_WORLDS];
 };
 void step_trial_init(struct step_trial *trial, struct step_model *model);
@@ -60,7 +59,9 @@ enum step_verdict {
     STEP_HARMS, /* in some world the step takes longer, or a device's peak of memory is higher */
     STEP_GAINS_NOTHING, /* in the first world no peak is relevantly lower */
 };
-enum step_verdict step_trial_run(struct step_trial *trial, const int *gates);
+/* Of the model of the trial with gates, or of another one of the same nodes with more edges. */
+enum step_verdict step_trial_run(struct step_trial *trial, struct step_model *model,
+                                 const int *gates);
 
 /* Compares results of one world: is `late` as short, and no peak higher? */
 bool step_result_is_harmless(const struct step_result *late, const struct step_result *at_once,

@@ -234,7 +234,7 @@ static enum step_verdict choose_for_all(struct partitioner *p, struct step_trial
     for (int i = 0; i < n; i++)
         has_anchors |= receives[i].anchor != NULL;
     set_gates(p, gates, receives, n);
-    return has_anchors ? step_trial_run(trial, gates) : STEP_GAINS_NOTHING;
+    return has_anchors ? step_trial_run(trial, p->model, gates) : STEP_GAINS_NOTHING;
 }
 
 static void forget_anchors(struct receive *receives, int n) {
@@ -250,7 +250,7 @@ static void choose_by_task(struct partitioner *p, struct step_trial *trial,
         end = end_of_task(receives, n, i);
         set_gates(p, gates, &receives[i], end - i);
         if (schedule_n_visits(p->model->schedule) < MAX_VISITS &&
-            step_trial_run(trial, gates) == STEP_PAYS)
+            step_trial_run(trial, p->model, gates) == STEP_PAYS)
             continue;
         forget_anchors(&receives[i], end - i);
         set_gates(p, gates, &receives[i], end - i);

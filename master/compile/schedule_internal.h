@@ -33,14 +33,14 @@ struct schedule {
     const struct schedule_problem *problem;
     /* by unit: its incoming edges, inputs[first_input[u] … first_input[u + 1]) */
     int *n_inputs, *first_input, *inputs;
-    int *value_of;                /* by edge */
-    int *members, *first_member;  /* units by group */
-    int *n_pending;               /* by unit: inputs that have not arrived */
-    double *ready_ns, *end_ns;    /* by unit */
+    int *value_of;               /* by edge */
+    int *members, *first_member; /* units by group */
+    int *n_pending;              /* by unit: inputs that have not arrived */
+    double *ready_ns, *end_ns;   /* by unit */
     /* With gates. By unit: the edge that holds the first copy that waits for its end; by edge: the
-     * next one; -1. By value: the copies that have not left, and the edge of the copy that stays. */
+     * next one; -1. By value: the copies that have not left, and the edge of the one that stays. */
     int *first_gated, *next_gated, *n_unsent, *stays_at;
-    bool *has_ended; /* by unit */
+    bool *has_ended;              /* by unit */
     int *next_queued;             /* by unit: the device's queue */
     int *holder, *n_users;        /* by edge: the edge that holds the copy; by holder: its users */
     struct schedule_lanes *lanes; /* by device */

@@ -156,7 +156,8 @@ struct device_table *devices_from_text(const char *tasks) {
         if (strpbrk(more, "*x")) {
             double times = strstr(more, "*") ? strtod(strstr(more, "*") + 1, NULL) : 1;
             device_table_set_speed(table, &(struct device_slowness){times, times, times},
-                                   strstr(more, "x") ? atoi(strstr(more, "x") + 1) : 1);
+                                   strstr(more, "x") ? (int)strtol(strstr(more, "x") + 1, NULL, 10)
+                                                     : 1);
         }
     }
     device_table_finish(table);

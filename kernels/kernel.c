@@ -314,17 +314,23 @@ static bool is_in_place_allowed = true;
 
 void kernel_set_in_place(bool is_allowed) { is_in_place_allowed = is_allowed; }
 
+/* Do elements of a type fit where those of the input are? */
+static bool has_like_elements(const struct tensor *in, enum dtype dtype) {
+    enum dtype own = (enum dtype)in->dtype;
+    if (likely(own == dtype))
+        return !dtype_is_object(dtype);
+    return dtype_size(own) == dtype_size(dtype) && !dtype_is_object(dtype) && !dtype_is_object(own);
+}
+
 /* Moves the input's memory to the output, if nobody else holds it and it fits. */
 static struct status *forward(struct kernel_ctx *ctx, int input, int output, enum dtype dtype,
                               struct shape shape, bool *ret_is_forwarded) {
     struct tensor *in = &ctx->inputs[input], *out = &ctx->outputs[output];
-    size_t size = dtype_size(dtype);
-    bool can = is_in_place_allowed && in->storage == TENSOR_BUFFER &&
-               size == dtype_size((enum dtype)in->dtype) && !dtype_is_object(dtype) &&
-               !dtype_is_object((enum dtype)in->dtype) && buffer_is_sole(in->buffer) &&
+    bool can = is_in_place_allowed && in->storage == TENSOR_BUFFER && buffer_is_sole(in->buffer) &&
+               has_like_elements(in, dtype) &&
                allocator_likes(ctx->instance->allocator, in->buffer);
-    int64_t n = 0;
-    if (can)
+    int64_t n = in->n_elements;
+    if (can && (shape.dims != tensor_dims(in) || shape.rank != in->rank)) /* not its own shape */
         TRY(shape_n_elements(shape, &n));
     *ret_is_forwarded = can && n == in->n_elements;
     if (!*ret_is_forwarded)

@@ -145,7 +145,7 @@ static struct status *device_alloc(struct allocator *allocator, size_t size_byte
 }
 
 static struct buffer *device_alloc_buffer(struct allocator *allocator, size_t size_bytes) {
-    struct buffer *buffer;
+    struct buffer *buffer = NULL;
     struct status *st = device_alloc(allocator, size_bytes, &buffer);
     if (likely(!st))
         return buffer;

@@ -16,13 +16,17 @@
 
 /* ---- contexts, errors, the lock ---- */
 
-struct status *gpu_set_current(struct gpu_device *gpu) {
-    static _Thread_local struct gpu_device *current;
-    if (likely(current == gpu))
-        return NULL;
+/* Every launch reads this, and a loaded library would call a function to find it. */
+static _Thread_local struct gpu_device *current __attribute__((tls_model("initial-exec")));
+
+static COLD struct status *change_current(struct gpu_device *gpu) {
     TRY(gpu_call(gpu, cuCtxSetCurrent, gpu->context));
     current = gpu;
     return NULL;
+}
+
+struct status *gpu_set_current(struct gpu_device *gpu) {
+    return likely(current == gpu) ? NULL : change_current(gpu);
 }
 
 void gpu_try_set_current(struct gpu_device *gpu) {

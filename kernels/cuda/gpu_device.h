@@ -210,7 +210,11 @@ void gpu_try_set_current(struct gpu_device *gpu);
 
 /* NULL for success, otherwise what failed. After an error that may mean that the device has failed,
  * the device is asked. A failure is kept, and its Xid is in the status. */
-struct status *gpu_check(struct gpu_device *gpu, CUresult error, const char *call) MUST_USE;
+struct status *gpu_check_failure(struct gpu_device *gpu, CUresult error,
+                                 const char *call) COLD MUST_USE;
+static inline struct status *gpu_check(struct gpu_device *gpu, CUresult error, const char *call) {
+    return likely(error == CUDA_SUCCESS) ? NULL : gpu_check_failure(gpu, error, call);
+}
 /* Makes a call of the driver: gpu_call(gpu, cuEventRecord, event, stream). */
 #define gpu_call(gpu, call, ...) gpu_check((gpu), (gpu)->api->call(__VA_ARGS__), #call)
 /* Makes a call that gives something back to the driver. A failure is logged. */

@@ -60,9 +60,7 @@ static bool is_harmless(CUresult error) {
            error == CUDA_ERROR_NOT_SUPPORTED;
 }
 
-struct status *gpu_check(struct gpu_device *gpu, CUresult error, const char *call) {
-    if (likely(error == CUDA_SUCCESS))
-        return NULL;
+struct status *gpu_check_failure(struct gpu_device *gpu, CUresult error, const char *call) {
     struct status *st = driver_status(error, call);
     if (driver_error_is_sticky(error))
         return gpu_fail_take(gpu, st);

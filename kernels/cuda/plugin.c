@@ -91,7 +91,8 @@ static void plugin_describe(struct str *out) {
                  gpu_compiler_missing());
 }
 
-extern const struct gpu_plugin gpu_plugin_export; /* found by dlsym */
+/* found by dlsym */
+extern __attribute__((visibility("default"))) const struct gpu_plugin gpu_plugin_export;
 const struct gpu_plugin gpu_plugin_export = {.abi = GPU_PLUGIN_ABI_HERE,
                                              .version = MILLRACE_VERSION,
                                              .implementations = implementations,

@@ -262,21 +262,29 @@ void device_steps_end(struct executor *executor) { count_step(executor, -1); }
 
 /* ---- a device that has to catch up ---- */
 
+static bool is_behind(struct device *device) {
+    return device->ops->is_far_ahead && device->ops->is_far_ahead(device);
+}
+
+/* Has the execution wait for a device. True: it waits. */
+static COLD bool pause_for(struct executor *executor, struct device *device) {
+    struct async_op *op = end_op_new(executor, device, "to catch up");
+    op->wait.status = NULL;
+    op->wait.on_done = on_idle;
+    op->is_pause = executor->is_paused = true;
+    if (!device->ops->catch_up_start(device, &op->wait))
+        return true;
+    op->ctx.status = op->wait.status;
+    end_op_done(executor, op);
+    return false;
+}
+
 bool device_pauses(struct executor *executor) {
     const struct plan *plan = executor->plan;
-    for (uint32_t i = 0; i < plan->n_used_devices && !executor->is_aborted; i++) {
-        struct device *device = plan->used_devices[i];
-        if (likely(!device->ops->is_far_ahead || !device->ops->is_far_ahead(device)))
-            continue;
-        struct async_op *op = end_op_new(executor, device, "to catch up");
-        op->wait.status = NULL;
-        op->wait.on_done = on_idle;
-        op->is_pause = executor->is_paused = true;
-        if (!device->ops->catch_up_start(device, &op->wait))
+    for (uint32_t i = 0; i < plan->n_used_devices; i++)
+        if (unlikely(is_behind(plan->used_devices[i])) && !executor->is_aborted &&
+            pause_for(executor, plan->used_devices[i]))
             return true;
-        op->ctx.status = op->wait.status;
-        end_op_done(executor, op);
-    }
     return false;
 }
 

@@ -44,17 +44,26 @@ static struct status *read_attrs(const struct node *node, struct elementwise_sta
     return bias_read_format(node, &state->is_nchw);
 }
 
-struct status *elementwise_init(struct kernel_init *init) {
+/* A launch looks up no sizes. */
+static struct elementwise_state *new_state(struct kernel_init *init) {
     struct elementwise_state *state = xcalloc(1, sizeof(*state));
+    const struct node *node = init->node;
+    for (int k = 0; k < MIN(node->n_data, (int)ELEMENTWISE_MAX_OPERANDS); k++)
+        state->in_bytes[k] = (uint8_t)dtype_size((enum dtype)node->in_types[k]);
+    state->out_bytes = (uint8_t)dtype_size((enum dtype)node->out_types[0]);
     init->state = state;
+    return state;
+}
+
+struct status *elementwise_init(struct kernel_init *init) {
+    struct elementwise_state *state = new_state(init);
     TRY(read_attrs(init->node, state));
     enum dtype dtype = (enum dtype)init->node->in_types[0];
     return find_function(init, gpu_dtype_suffix(dtype == DT_QINT8 ? DT_INT8 : dtype), state);
 }
 
 struct status *elementwise_init_by_size(struct kernel_init *init) {
-    struct elementwise_state *state = xcalloc(1, sizeof(*state));
-    init->state = state;
+    struct elementwise_state *state = new_state(init);
     size_t size = dtype_size(dtype_base((enum dtype)init->node->out_types[0]));
     return find_function(init, gpu_size_suffix(size), state);
 }
@@ -122,25 +131,63 @@ static enum kernel_result run_shaped(struct kernel_ctx *ctx, const struct broadc
     return elementwise_run(ctx, &launch, plan);
 }
 
-enum kernel_result elementwise_binary(struct kernel_ctx *ctx) {
+/* Plans the shapes that most nodes have: two equal ones, or a scalar and a larger one. Returns the
+ * input that has the output's shape; -1 if the shapes are others. */
+static int plan_simple(const struct kernel_ctx *ctx, struct broadcast *plan) {
+    const struct tensor *x = kernel_input(ctx, 0), *y = kernel_input(ctx, 1);
+    struct shape x_shape = tensor_shape(x), y_shape = tensor_shape(y);
+    if (x_shape.rank == y_shape.rank) {
+        for (int i = 0; i < x_shape.rank; i++)
+            if (x_shape.dims[i] != y_shape.dims[i])
+                return -1;
+        plan_equal(plan, x->n_elements);
+        return 0;
+    }
+    if ((x_shape.rank > 0 && y_shape.rank > 0) || MAX(x->n_elements, y->n_elements) <= 1)
+        return -1;
+    int scalar = x_shape.rank > 0;
+    plan_equal(plan, kernel_input(ctx, !scalar)->n_elements);
+    plan->inner_stretched = plan->ever_stretched = 1u << scalar;
+    return !scalar;
+}
+
+/* The same for all that can be broadcast. */
+static bool plan_pair(const struct kernel_ctx *ctx, struct broadcast *plan, struct shape *ret) {
+    int like = plan_simple(ctx, plan);
+    if (likely(like >= 0)) {
+        *ret = tensor_shape(kernel_input(ctx, like));
+        return true;
+    }
     struct shape shapes[2] = {tensor_shape(kernel_input(ctx, 0)),
                               tensor_shape(kernel_input(ctx, 1))};
+    if (unlikely(!broadcast_init(plan, shapes, 2)))
+        return false;
+    *ret = broadcast_shape(plan);
+    return true;
+}
+
+static struct status *cannot_broadcast(const struct kernel_ctx *ctx) {
+    return elementwise_incompatible(tensor_shape(kernel_input(ctx, 0)),
+                                    tensor_shape(kernel_input(ctx, 1)));
+}
+
+enum kernel_result elementwise_binary(struct kernel_ctx *ctx) {
     struct broadcast plan;
-    if (unlikely(!broadcast_init(&plan, shapes, 2)))
-        return kernel_fail(ctx, elementwise_incompatible(shapes[0], shapes[1]));
-    return run_shaped(ctx, &plan, broadcast_shape(&plan), 0, 2);
+    struct shape shape;
+    if (unlikely(!plan_pair(ctx, &plan, &shape)))
+        return kernel_fail(ctx, cannot_broadcast(ctx));
+    return run_shaped(ctx, &plan, shape, 0, 2);
 }
 
 /* Shapes that cannot be broadcast are unequal, if the op's attr says so. */
 enum kernel_result elementwise_equal(struct kernel_ctx *ctx) {
     const struct elementwise_state *state = ctx->instance->state;
-    struct shape shapes[2] = {tensor_shape(kernel_input(ctx, 0)),
-                              tensor_shape(kernel_input(ctx, 1))};
     struct broadcast plan;
-    if (likely(broadcast_init(&plan, shapes, 2)))
-        return run_shaped(ctx, &plan, broadcast_shape(&plan), 0, 2);
+    struct shape shape;
+    if (likely(plan_pair(ctx, &plan, &shape)))
+        return run_shaped(ctx, &plan, shape, 0, 2);
     if (!state->accepts_incompatible)
-        return kernel_fail(ctx, elementwise_incompatible(shapes[0], shapes[1]));
+        return kernel_fail(ctx, cannot_broadcast(ctx));
     KERNEL_TRY(ctx, kernel_alloc(ctx, 0, DT_BOOL, SHAPE_SCALAR));
     struct buffer *answer;
     KERNEL_TRY(ctx, gpu_stage(ctx, &state->incompatible_result, 1, &answer));
@@ -287,8 +334,7 @@ static const char *cast_suffix(enum dtype dtype) {
 /* With Truncate, the fraction bits of a float that the target cannot hold are cut off instead of
  * rounded. */
 struct status *elementwise_init_cast(struct kernel_init *init) {
-    struct elementwise_state *state = xcalloc(1, sizeof(*state));
-    init->state = state;
+    struct elementwise_state *state = new_state(init);
     enum dtype from = (enum dtype)init->node->in_types[0],
                to = (enum dtype)init->node->out_types[0];
     bool truncates = false;

@@ -20,10 +20,11 @@ void elementwise_drop(struct elementwise_launch *launch) {
 
 struct status *elementwise_take(struct kernel_ctx *ctx, struct elementwise_launch *launch,
                                 int input) {
+    const struct elementwise_state *state = ctx->instance->state;
     const struct tensor *t = kernel_input(ctx, input);
     struct elementwise_args *args = &launch->args;
     int k = launch->n_operands++;
-    launch->largest = MAX(launch->largest, dtype_size((enum dtype)t->dtype));
+    launch->largest = MAX(launch->largest, state->in_bytes[input]);
     if (t->storage != TENSOR_INLINE || t->n_elements == 0) {
         args->in[k] = t->storage == TENSOR_BUFFER ? t->data : NULL;
         return NULL;
@@ -41,10 +42,14 @@ struct status *elementwise_take(struct kernel_ctx *ctx, struct elementwise_launc
     return st;
 }
 
+/* How many elements a vector has, as a power of 2. Sizes of elements are powers of 2, too. */
+static inline int vector_shift(const struct elementwise_launch *launch) {
+    return __builtin_ctz(ELEMENTWISE_VECTOR_BYTES) - __builtin_ctz(launch->largest);
+}
+
 /* Chooses the form, and fills what it needs. */
 static struct status *set_form(struct elementwise_launch *launch, const struct broadcast *plan) {
     struct elementwise_args *args = &launch->args;
-    int64_t per_vector = ELEMENTWISE_VECTOR_BYTES / (int64_t)launch->largest;
     uintptr_t addresses = (uintptr_t)args->out;
     args->n = plan->n_elements;
     args->stretched = plan->inner_stretched | args->is_inline;
@@ -59,6 +64,7 @@ static struct status *set_form(struct elementwise_launch *launch, const struct b
         return status_unimplemented(
             "A GPU broadcasts shapes in at most %d separate dimensions, but this takes %d",
             ELEMENTWISE_MAX_RANK, plan->rank);
+    int64_t per_vector = INT64_C(1) << vector_shift(launch);
     args->form =
         plan->dims[plan->rank - 1] % per_vector == 0 ? ELEMENTWISE_ROWS : ELEMENTWISE_ANY_BROADCAST;
     args->is_vector &= args->form == ELEMENTWISE_ROWS;
@@ -78,11 +84,12 @@ enum kernel_result elementwise_run(struct kernel_ctx *ctx, struct elementwise_la
     struct status *st = NULL;
     if (plan->n_elements > 0) {
         launch->args.out = out->data;
-        launch->largest = MAX(launch->largest, dtype_size((enum dtype)out->dtype));
+        launch->largest = MAX(launch->largest, state->out_bytes);
         st = set_form(launch, plan);
-        int64_t per_vector = ELEMENTWISE_VECTOR_BYTES / (int64_t)launch->largest;
-        int64_t pieces = launch->args.is_vector ? MAX(plan->n_elements / per_vector, per_vector)
-                                                : plan->n_elements;
+        int shift = vector_shift(launch);
+        int64_t pieces = plan->n_elements;
+        if (launch->args.is_vector)
+            pieces = MAX(pieces >> shift, INT64_C(1) << shift);
         if (!st)
             st = gpu_launch(ctx, state->function, gpu_grid_for(ctx, pieces), &launch->args);
     }

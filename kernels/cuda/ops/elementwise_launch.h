@@ -10,6 +10,8 @@ struct elementwise_state {
     const struct gpu_function *function;
     double alpha;
     int cut_bits;
+    /* sizes of the elements of inputs and of the output */
+    uint8_t in_bytes[ELEMENTWISE_MAX_OPERANDS], out_bytes;
     bool is_pass; /* Cast to the same type */
     bool is_nchw;
     bool accepts_incompatible, incompatible_result; /* Equal, NotEqual */
@@ -19,7 +21,7 @@ struct elementwise_state {
 struct elementwise_launch {
     struct elementwise_args args;
     int n_operands;
-    size_t largest; /* element, in bytes */
+    unsigned largest; /* element, in bytes */
     struct buffer *staged[ELEMENTWISE_MAX_OPERANDS];
 };
 

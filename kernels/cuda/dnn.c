@@ -9,11 +9,12 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "kernels/cuda/dnn_packs.h"
 #include "kernels/cuda/dnn_plan.h"
 #include "kernels/cuda/gpu_device.h"
 #include "kernels/cuda/library.h"
 
-enum { MAX_KINDS = 4096 };
+enum { MAX_KINDS = 4096, N_RECENT = 256 };
 
 /* Set by gpu_dnn_open, then constant. */
 struct dnn_api dnn_api;
@@ -96,8 +97,12 @@ struct gpu_dnn {
     pthread_mutex_t planning;  /* held while a plan is made; guards plan_handle */
     cudnnHandle_t plan_handle; /* NULL until the first plan */
     cudnnHandle_t run_handle;  /* set before the first plan; used with the device's lock */
-    pthread_mutex_t lock;      /* guards `kept`; never held for long */
+    struct dnn_packs packs;    /* used with the device's lock */
+    pthread_mutex_t lock;      /* guards what follows; never held for long */
     struct strmap kept;        /* kind → struct gpu_convolution */
+    /* What a node has found last, by the node; NULL: nothing. Its kind is mostly the same the next
+     * time, and comparing is cheaper than hashing. */
+    struct gpu_convolution *recent[N_RECENT];
 };
 
 struct gpu_dnn *gpu_dnn_new(void) {
@@ -108,7 +113,16 @@ struct gpu_dnn *gpu_dnn_new(void) {
     return device;
 }
 
+static void recent_set(struct gpu_convolution **recent, struct gpu_convolution *c) {
+    if (c)
+        atomic_fetch_add(&c->n_refs, 1);
+    convolution_unref(*recent);
+    *recent = c;
+}
+
 static void forget(struct gpu_dnn *device) {
+    for (int i = 0; i < N_RECENT; i++)
+        recent_set(&device->recent[i], NULL);
     size_t cursor = 0;
     struct span key;
     void *convolution;
@@ -128,6 +142,7 @@ void gpu_dnn_free(struct gpu_dnn *device) {
         return;
     forget(device);
     strmap_fini(&device->kept);
+    dnn_packs_clear(&device->packs);
     destroy_handle(device->run_handle);
     destroy_handle(device->plan_handle);
     pthread_mutex_destroy(&device->planning);
@@ -153,18 +168,26 @@ static struct status *open_handles(struct gpu_device *gpu) {
     return NULL;
 }
 
-/* Returns a reference, or NULL. */
-static struct gpu_convolution *kept_find(struct gpu_dnn *device, struct span key) {
+static struct span key_of(const struct convolution_kind *kind) {
+    return (struct span){(const char *)kind, sizeof *kind};
+}
+
+/* Returns a reference, or NULL. `node` tells apart who asks; it is not followed. */
+static struct gpu_convolution *kept_find(struct gpu_dnn *device,
+                                         const struct convolution_kind *kind, const void *node) {
+    uint64_t number = (uintptr_t)node * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    struct gpu_convolution **recent = &device->recent[number % N_RECENT];
     pthread_mutex_lock(&device->lock);
-    struct gpu_convolution *c = strmap_get_span(&device->kept, key);
+    struct gpu_convolution *c = *recent;
+    if (!c || memcmp(&c->kind, kind, sizeof *kind) != 0) {
+        c = strmap_get_span(&device->kept, key_of(kind));
+        if (c)
+            recent_set(recent, c);
+    }
     if (c)
         atomic_fetch_add(&c->n_refs, 1);
     pthread_mutex_unlock(&device->lock);
     return c;
-}
-
-static struct span key_of(const struct convolution_kind *kind) {
-    return (struct span){(const char *)kind, sizeof *kind};
 }
 
 static void kept_add(struct gpu_dnn *device, struct gpu_convolution *c) {
@@ -178,8 +201,8 @@ static void kept_add(struct gpu_dnn *device, struct gpu_convolution *c) {
 
 /* With the lock for plans: another thread may have made the plan meanwhile. */
 static struct status *make_plan(struct gpu_device *gpu, const struct convolution_kind *kind,
-                                struct gpu_convolution **ret) {
-    *ret = kept_find(gpu->dnn, key_of(kind));
+                                const void *node, struct gpu_convolution **ret) {
+    *ret = kept_find(gpu->dnn, kind, node);
     if (*ret)
         return NULL;
     TRY(open_handles(gpu));
@@ -191,13 +214,15 @@ static struct status *make_plan(struct gpu_device *gpu, const struct convolution
 
 /* Finds the plan of a kind. The caller owns a reference. Errors: those of convolution_new, and why
  * there is no plan. */
-static struct status *plan_get(struct gpu_device *gpu, const struct convolution_kind *kind,
+static struct status *plan_get(struct kernel_ctx *ctx, const struct convolution_kind *kind,
                                struct gpu_convolution **ret) {
-    struct gpu_convolution *c = kept_find(gpu->dnn, key_of(kind));
+    struct gpu_device *gpu = gpu_of(ctx);
+    const void *node = ctx->instance;
+    struct gpu_convolution *c = kept_find(gpu->dnn, kind, node);
     if (!c) {
         TRY(gpu_enter(gpu));
         pthread_mutex_lock(&gpu->dnn->planning);
-        struct status *st = make_plan(gpu, kind, &c);
+        struct status *st = make_plan(gpu, kind, node, &c);
         pthread_mutex_unlock(&gpu->dnn->planning);
         if (st)
             return st;
@@ -213,7 +238,7 @@ static struct status *plan_get(struct gpu_device *gpu, const struct convolution_
 /* ---- convolutions ---- */
 
 /* The operands in the order of their ids. */
-static void find_operands(const struct conv_job *job, const void *ret[3]) {
+static void find_operands(const struct conv_job *job, const void *ret[DNN_OPERANDS]) {
     const struct conv_operands *o = job->operands;
     ret[0] = job->direction == CONV_BACKPROP_INPUT ? o->result : o->in;
     ret[1] = job->direction == CONV_BACKPROP_FILTER ? o->result : o->filter;
@@ -227,12 +252,13 @@ bool dnn_filter_is_channels_first(const struct conv_job *job) {
     return job->is_channels_first && (conv_n_positions(s->in) > 1 || conv_n_positions(s->out) > 1);
 }
 
-static struct convolution_kind kind_of(const struct conv_job *job, const void *const operands[3],
+static struct convolution_kind kind_of(const struct conv_job *job,
+                                       const void *const operands[DNN_OPERANDS],
                                        int64_t max_workspace_bytes) {
     struct convolution_kind kind;
     uintptr_t bits = 16;
     memset(&kind, 0, sizeof kind); /* compared as bytes */
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < DNN_OPERANDS; i++)
         bits |= (uintptr_t)operands[i];
     kind.shape = *job->shape;
     kind.alignment = (int64_t)(bits & -bits);
@@ -247,7 +273,7 @@ static struct convolution_kind kind_of(const struct conv_job *job, const void *c
 
 struct status *gpu_dnn_plan_for(const char *device_json, const struct conv_job *job,
                                 int64_t max_workspace_bytes, int64_t *ret_workspace_bytes) {
-    static const void *const aligned[3] = {NULL, NULL, NULL};
+    static const void *const aligned[DNN_OPERANDS] = {NULL};
     if (!has_dnn)
         return is_missing();
     struct convolution_kind kind = kind_of(job, aligned, max_workspace_bytes);
@@ -271,25 +297,12 @@ struct status *gpu_dnn_plan_for(const char *device_json, const struct conv_job *
 }
 
 static struct status *execute_locked(struct gpu_device *gpu, const struct gpu_convolution *c,
-                                     const void *const operands[3], void *workspace) {
-    static const int64_t ids[] = {ID_IN, ID_FILTER, ID_OUT};
+                                     const struct dnn_addresses *addresses) {
     cudnnBackendDescriptor_t pack;
-    TRY(dnn_create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
-    struct status *st =
-        dnn_set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ARRAY_LEN(ids), ids);
-    if (!st)
-        st = dnn_set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-                     ARRAY_LEN(ids), operands);
-    if (!st)
-        st = dnn_set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
-    if (!st)
-        st = dnn_finalize(pack);
-    if (!st) {
-        st = dnn_check(dnn_api.cudnnBackendExecute(gpu->dnn->run_handle, c->plan, pack),
-                       "cudnnBackendExecute");
-        gpu_count_enqueued(gpu);
-    }
-    dnn_destroy(pack);
+    TRY(dnn_pack_get(&gpu->dnn->packs, addresses, &pack));
+    struct status *st = dnn_check(dnn_api.cudnnBackendExecute(gpu->dnn->run_handle, c->plan, pack),
+                                  "cudnnBackendExecute");
+    gpu_count_enqueued(gpu);
     return st;
 }
 
@@ -299,9 +312,8 @@ static struct status *execute_locked(struct gpu_device *gpu, const struct gpu_co
 static struct status *find_with_workspace(struct kernel_ctx *ctx, struct convolution_kind *kind,
                                           struct gpu_convolution **ret,
                                           struct buffer **ret_workspace) {
-    struct gpu_device *gpu = gpu_of(ctx);
     struct gpu_convolution *c = NULL;
-    TRY(plan_get(gpu, kind, &c));
+    TRY(plan_get(ctx, kind, &c));
     struct status *st = NULL;
     while (c->workspace_bytes > 0) {
         st = gpu_scratch_now(ctx, (size_t)c->workspace_bytes, ret_workspace);
@@ -310,7 +322,7 @@ static struct status *find_with_workspace(struct kernel_ctx *ctx, struct convolu
         status_unref(st);
         struct gpu_convolution *smaller;
         kind->max_workspace_bytes = c->workspace_bytes - 1;
-        struct status *none = plan_get(gpu, kind, &smaller);
+        struct status *none = plan_get(ctx, kind, &smaller);
         if (none) {
             status_unref(none);
             st = gpu_scratch(ctx, (size_t)c->workspace_bytes, ret_workspace);
@@ -333,13 +345,15 @@ struct status *gpu_convolve(struct kernel_ctx *ctx, const struct conv_job *job) 
     struct gpu_device *gpu = gpu_of(ctx);
     struct gpu_convolution *c = NULL;
     struct buffer *workspace = NULL;
-    const void *operands[3];
-    find_operands(job, operands);
-    struct convolution_kind kind = kind_of(job, operands, (int64_t)gpu->memory.limit_bytes);
+    struct dnn_addresses addresses;
+    find_operands(job, addresses.operands);
+    struct convolution_kind kind =
+        kind_of(job, addresses.operands, (int64_t)gpu->memory.limit_bytes);
     TRY(find_with_workspace(ctx, &kind, &c, &workspace));
+    addresses.workspace = workspace ? workspace->data : NULL;
     struct status *st = gpu_lock_for(gpu, DEVICE_ENDS_LIBRARY);
     if (!st) {
-        st = execute_locked(gpu, c, operands, workspace ? workspace->data : NULL);
+        st = execute_locked(gpu, c, &addresses);
         gpu_unlock(gpu);
         st = gpu_look_take(gpu, st);
     }

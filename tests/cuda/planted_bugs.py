@@ -10,7 +10,8 @@ import subprocess
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("MILLRACE_BUILD", "build"))
 # By name, the cases of run_ops.py that find its bugs.
-CASES = {"lstm": "LSTM", "gru": "GRU", "direct": r"Conv/\w+/int32", "pooling": "qint8"}
+CASES = {"lstm": "LSTM", "gru": "GRU", "direct": r"Conv/\w+/int32", "pooling": "qint8",
+         "packs": r"Conv/first/float32"}
 
 
 def patches(name):
@@ -53,18 +54,22 @@ def kernels_with(patch, kernels, work):
 
 
 def plugin_with(patch, work):
-    """A plugin with the changed C file."""
+    """A plugin with the changed C file, whose object is linked by itself or in an archive."""
     path, source = patched(patch, work)
-    target, made = "kernels/cuda/millrace-cuda.so", os.path.join(work, "millrace-cuda.so")
-    *compilations, link = commands_of(target)
-    words = next(words for words in compilations if words[-1].endswith("/" + path))
-    places = {words[-1]: source}
-    for word in words:
-        if word.endswith((".o", ".o.d")):
-            places[word] = os.path.join(work, os.path.basename(word))
-    run_with(words, places)
-    run_with(link, {**places, target: made})
-    return made
+    target, archive = "kernels/cuda/millrace-cuda.so", "kernels/cuda/libcuda.a"
+    *before, link = commands_of(target)
+    words = next(words for words in before if words[-1].endswith("/" + path))
+    old = words[words.index("-o") + 1]
+    new, plugin = os.path.join(work, os.path.basename(old)), os.path.join(work, "millrace-cuda.so")
+    run_with(words, {words[-1]: source, old: new, old + ".d": new + ".d"})
+    places = {target: plugin, old: new}
+    if old not in link:
+        objects = next([word for word in words if word.endswith(".o")]
+                       for words in before if archive in words)
+        places[archive] = os.path.join(work, os.path.basename(archive))
+        run_with(["ar", "crs", archive, *objects], places)
+    run_with(link, places)
+    return plugin
 
 
 def variant(patch, kernels, plugin, work):

@@ -12,17 +12,14 @@ the mode "team" must find. Ends with "N passed, N failed[, N skipped]".
 """
 import argparse
 import concurrent.futures
-import glob
 import os
 import random
-import shlex
-import subprocess
 import sys
 import tempfile
 
+import planted_bugs
 import run_failures
 
-ROOT, BUILD = run_failures.ROOT, run_failures.BUILD
 CALLS = ("cuCtxEnablePeerAccess", "cuDeviceCanAccessPeer", "cuEventCreate", "cuEventRecord",
          "cuMemHostAlloc", "cuMemHostRegister", "cuMemHostUnregister", "cuMemSetAccess",
          "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemcpyPeerAsync",
@@ -47,39 +44,14 @@ def failing_cases(folder, options):
     return cases if options.long else cases[:N_FAILED]
 
 
-def planted_plugin(patch, work):
-    """Builds the plugin with a patch of one of its files. Returns its path."""
-    target = "kernels/cuda/millrace-cuda.so"
-    with open(patch, encoding="utf-8") as text:
-        name = next(line for line in text if line.startswith("+++ ")).split("/")[-1].strip()
-    source, made = os.path.join(work, name), os.path.join(work, name + ".o")
-    plugin, archive = os.path.join(work, "planted.so"), os.path.join(work, "libcuda.a")
-    subprocess.run(["patch", "--quiet", "--fuzz=0", "-o", source,
-                    os.path.join(ROOT, "kernels", "cuda", name), patch], check=True)
-    commands = subprocess.check_output(["ninja", "-C", BUILD, "-t", "commands", target], text=True)
-    commands = [shlex.split(line) for line in commands.split("\n")]
-    compiles = next(words for words in commands if words and words[-1].endswith("/cuda/" + name))
-    old = compiles[compiles.index("-o") + 1]
-    subprocess.run([{old: made, compiles[-1]: source, old + ".d": made + ".d"}.get(word, word)
-                    for word in compiles], check=True, cwd=BUILD)
-    objects = [path for path in glob.glob(os.path.join(BUILD, os.path.dirname(old), "*.o"))
-               if os.path.basename(path) != os.path.basename(old)]
-    subprocess.run(["ar", "crs", archive, made, *objects], check=True)
-    links = next(words for words in reversed(commands) if target in words)
-    subprocess.run([{target: plugin, "kernels/cuda/libcuda.a": archive}.get(word, word)
-                    for word in links], check=True, cwd=BUILD)
-    return plugin
-
-
 def planted_problems(folder, seed):
     """The bugs that the mode does not find, and how many there are."""
-    patches = [(mode, patch) for mode in PLANTED_MODES for patch in
-               sorted(glob.glob(os.path.join(ROOT, "tests", "cuda", "planted", mode + "-*.patch")))]
+    patches = [(mode, patch) for mode in PLANTED_MODES for patch in planted_bugs.patches(mode)]
     problems = [] if patches else ["no bugs are planted"]
     right = run_failures.PLUGIN
     for mode, patch in patches:
         with tempfile.TemporaryDirectory() as work:
-            run_failures.PLUGIN = planted_plugin(patch, work)
+            run_failures.PLUGIN = planted_bugs.plugin_with(patch, work)
             found = None
             for peers in PEERS:
                 os.environ["MILLRACE_SIM_PEERS"] = peers

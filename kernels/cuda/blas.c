@@ -248,6 +248,26 @@ static struct status *enqueue_product(struct gpu_device *gpu, const struct gpu_w
     return gpu_look_take(gpu, check(error, "cublasLtMatmul"));
 }
 
+/* Adds the product to the segment, with the device's lock, unless it wants a workspace that it does
+ * not have: then *ret_workspace_bytes is not 0, and the caller allocates it without the lock.
+ * Meanwhile others may have made room among the products, so the product is looked up again. */
+static struct status *product_add(struct kernel_ctx *ctx, const struct product_kind *kind,
+                                  const struct product_type *type, struct product_args *args,
+                                  size_t *ret_workspace_bytes) {
+    struct gpu_device *gpu = gpu_of(ctx);
+    struct gpu_product *product;
+    TRY(product_find(gpu, kind, type, &product));
+    *ret_workspace_bytes = args->workspace ? 0 : product->choice.workspace_bytes;
+    if (*ret_workspace_bytes > 0)
+        return NULL;
+    args->product = product;
+    struct gpu_work work = {.enqueue = enqueue_product,
+                            .args = args,
+                            .args_bytes = sizeof *args,
+                            .node = ctx->instance->node->name};
+    return gpu_segments_add(gpu, ctx->host_data, &work);
+}
+
 static struct status *multiply_by_library(struct kernel_ctx *ctx, const struct device_products *p,
                                           const struct product_type *type) {
     struct gpu_device *gpu = gpu_of(ctx);
@@ -264,28 +284,19 @@ static struct status *multiply_by_library(struct kernel_ctx *ctx, const struct d
     kind.transposes_y = p->transposes_y;
     kind.conjugates = p->conjugates;
     kind.alignment = alignment_of(p);
-    struct gpu_product *product;
+    struct product_args args = {NULL, p->x, p->y, p->out, NULL, p->dtype};
+    size_t workspace_bytes;
     struct buffer *workspace = NULL;
     TRY(gpu_lock_only(gpu));
-    struct status *st = product_find(gpu, &kind, type, &product);
-    size_t workspace_bytes = st ? 0 : product->choice.workspace_bytes;
+    struct status *st = product_add(ctx, &kind, type, &args, &workspace_bytes);
     gpu_unlock(gpu);
-    if (st)
+    if (st || workspace_bytes == 0)
         return st;
-    if (workspace_bytes > 0)
-        TRY(gpu_scratch(ctx, workspace_bytes, &workspace));
-    struct product_args args = {NULL,    p->x, p->y, p->out, workspace ? workspace->data : NULL,
-                                p->dtype};
-    struct gpu_work work = {.enqueue = enqueue_product,
-                            .args = &args,
-                            .args_bytes = sizeof args,
-                            .node = ctx->instance->node->name};
+    TRY(gpu_scratch(ctx, workspace_bytes, &workspace));
+    args.workspace = workspace->data;
     st = gpu_lock_only(gpu);
     if (!st) {
-        st = product_find(gpu, &kind, type, &product); /* others may have made room meanwhile */
-        args.product = product;
-        if (!st)
-            st = gpu_segments_add(gpu, ctx->host_data, &work);
+        st = product_add(ctx, &kind, type, &args, &workspace_bytes);
         gpu_unlock(gpu);
     }
     buffer_unref(workspace);

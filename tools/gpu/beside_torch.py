@@ -64,9 +64,9 @@ def convolution(torch, facts):
         return random(conv["n"], conv["channels"], conv["side"], conv["side"],
                       scale=(conv["side"]**2 * conv["channels"])**-0.5)
 
-    x, weights = random(*image), [weight() for _ in range(facts["repeats"])]
+    x, weights = random(*image), [weight() for _ in range(facts["values"])]
     y = torch.nn.functional.conv2d(x, weights[0], None, stride, padding)
-    gradients = [random(*y.shape) for _ in range(facts["repeats"])]
+    gradients = [random(*y.shape) for _ in range(facts["values"])]
     masks = {"data": [True, False, False], "filter": [False, True, False]}
 
     def backward(dy, w):
@@ -76,13 +76,15 @@ def convolution(torch, facts):
 
     def work():
         """As many results are alive at the end as in our graph."""
-        kept = []
-        for i, w in enumerate(weights):
-            if facts["kind"] == "forward":
-                kept.append(torch.nn.functional.conv2d(x, w, None, stride, padding))
-            else:
-                dy, w = (gradients[0], w) if facts["kind"] == "data" else (gradients[i], weights[0])
-                kept.append(backward(dy, w))
+        kept = [None] * len(weights)
+        for _ in range(facts["rounds"]):
+            for i, w in enumerate(weights):
+                if facts["kind"] == "forward":
+                    kept[i] = torch.nn.functional.conv2d(x, w, None, stride, padding)
+                elif facts["kind"] == "data":
+                    kept[i] = backward(gradients[0], w)
+                else:
+                    kept[i] = backward(gradients[i], weights[0])
         return kept
 
     return {"flops_per_s": facts["flops"] / (median_ms(torch, work) / 1e3)}

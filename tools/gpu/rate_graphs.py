@@ -5,6 +5,7 @@ A step's results go into variables. What nothing but a control edge reaches is n
 would not be measured.
 """
 import collections
+import math
 
 import tensorflow as tf
 
@@ -94,59 +95,79 @@ def nothing():
 # A convolution of the networks: its batch, the image's side, channels, filters of this many
 # channels and this side. Padding is SAME.
 Conv = collections.namedtuple("Conv", "batch image channels n side stride")
+# A batch is so large that one convolution has at least 29 GFLOP: 40 us at 700 TFLOP/s, several
+# times what the host needs to enqueue it.
 CONVS = {  # and what is measured of each
     "first": (Conv(128, 224, 3, 64, 7, 2), ("forward", "filter")),
     "wide": (Conv(64, 56, 256, 256, 3, 1), ("forward",)),
     "middle": (Conv(128, 28, 256, 256, 3, 1), ("forward", "data", "filter")),
     "deep": (Conv(64, 14, 512, 512, 3, 1), ("forward", "data", "filter")),
-    "point": (Conv(128, 28, 256, 128, 1, 1), ("forward", "data", "filter")),
-    "five": (Conv(128, 14, 32, 96, 5, 1), ("forward",)),
+    "point": (Conv(1024, 28, 256, 128, 1, 1), ("forward", "data", "filter")),
+    "five": (Conv(1024, 14, 32, 96, 5, 1), ("forward",)),
 }
+CONV_VALUES = 8  # filters or gradients, and results, of one step
+# What a step computes at least: 5 ms at 700 TFLOP/s, beside which the client's share of some
+# 0.15 ms does not count.
+CONV_FLOPS = 3.5e12
 SMALL_CONVS = {
     "first": (Conv(2, 16, 3, 8, 7, 2), ("forward", "filter")),
     "middle": (Conv(2, 8, 8, 8, 3, 1), ("forward", "data", "filter")),
 }
 
 
-def convolutions(conv, kind, dtype, repeats):
-    """Equal convolutions of different values: equal ones would be computed once."""
+def convolutions(conv, kind, dtype, n_values, rounds):
+    """Equal convolutions of different values: equal ones would be computed once. Each round
+    computes the same again, and waits for the round before it, so it replaces what that has
+    kept."""
     batch, image, channels, n, side, stride = conv
     images, filters = [batch, image, image, channels], [side, side, channels, n]
     out_side = -(-image // stride)
     gradients = [batch, out_side, out_side, n]
     deviation = (side * side * channels)**-0.5
 
+    def convolved(x, value):
+        if kind == "filter":
+            return tf1.nn.conv2d_backprop_filter(x, filters, value, [1, stride, stride, 1], "SAME")
+        if kind == "data":
+            return tf1.nn.conv2d_backprop_input(images, value, x, [1, stride, stride, 1], "SAME")
+        return tf.nn.conv2d(x, value, stride, "SAME")
+
     def build():
         with tf1.device(GPU):
             if kind == "filter":
-                x = variable("x", images, dtype)
-                keep(*(tf1.nn.conv2d_backprop_filter(
-                    x, filters, variable(f"dy{i}", gradients, dtype, seed=i + 2),
-                    [1, stride, stride, 1], "SAME") for i in range(repeats)))
-                return
-            weights = [variable(f"w{i}", filters, dtype, deviation, i + 2) for i in range(repeats)]
-            if kind == "forward":
-                x = variable("x", images, dtype)
-                keep(*(tf.nn.conv2d(x, w, stride, "SAME") for w in weights))
+                values = [variable(f"dy{i}", gradients, dtype, seed=i + 2)
+                          for i in range(n_values)]
             else:
-                dy = variable("dy", gradients, dtype)
-                keep(*(tf1.nn.conv2d_backprop_input(images, w, dy, [1, stride, stride, 1], "SAME")
-                       for w in weights))
+                values = [variable(f"w{i}", filters, dtype, deviation, i + 2)
+                          for i in range(n_values)]
+            x = variable("x", gradients if kind == "data" else images, dtype)
+            kept, updates = None, []
+            for _ in range(rounds):
+                with tf1.control_dependencies(updates):
+                    read = x.read_value()
+                    results = [convolved(read, value.read_value()) for value in values]
+                    kept = kept or [empty(f"result{i}", result)
+                                    for i, result in enumerate(results)]
+                    updates = [variable.assign(result, read_value=False)
+                               for variable, result in zip(kept, results)]
+            finish(*updates)
     return build
 
 
 def conv_programs(is_small):
-    repeats = 2 if is_small else 8
+    n_values = 2 if is_small else CONV_VALUES
     for name, (conv, kinds) in (SMALL_CONVS if is_small else CONVS).items():
+        flops = 2 * conv.batch * (-(-conv.image // conv.stride))**2 * (
+            conv.side**2 * conv.channels * conv.n)
+        rounds = 2 if is_small else math.ceil(CONV_FLOPS / (flops * n_values))
         for kind in kinds:
             dtypes = [tf.float32, tf.float16] + ([tf.bfloat16] if name == "middle" else [])
             for dtype in dtypes:
-                flops = 2 * conv.batch * (-(-conv.image // conv.stride))**2 * (
-                    conv.side**2 * conv.channels * conv.n) * repeats
                 yield f"conv_{name}_{kind}_{dtype.name}", convolutions(
-                    conv, kind, dtype, repeats), {
-                        "part": "conv", "flops": flops, "conv": conv._asdict(), "kind": kind,
-                        "dtype": dtype.name, "repeats": repeats}
+                    conv, kind, dtype, n_values, rounds), {
+                        "part": "conv", "flops": flops * n_values * rounds,
+                        "conv": conv._asdict(), "kind": kind, "dtype": dtype.name,
+                        "values": n_values, "rounds": rounds, "repeats": n_values * rounds}
 
 
 # ---- what fusion changes ----

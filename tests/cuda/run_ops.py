@@ -37,6 +37,7 @@ import tensorflow as tf  # noqa: E402
 import planted_bugs  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from function_cases import function_failures  # noqa: E402
+from image_cases import image_cases  # noqa: E402
 from queue_cases import queue_failures  # noqa: E402
 from rnn_cases import rnn_cases, rnn_failures  # noqa: E402
 from window_cases import qint8_failures, window_cases  # noqa: E402
@@ -46,6 +47,7 @@ TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 4e-6, "float64": 1e
              "complex64": 1e-5, "complex128": 1e-11}
 LONG_SUMS, SLACK = ("Cum", "Einsum", "BatchNorm", "Depthwise", "Conv", "LSTM", "BlockLSTM",
                     "GRU"), 20  # sums of many numbers
+EXACT = "Image"  # cases of which the GPU must have the CPU's bits
 BATCH = 60       # cases of one step
 N_RUNS = 5       # of a step that is to be replayed
 
@@ -450,6 +452,9 @@ def difference(name, cpu, gpu):
         return f"{cpu.dtype}{cpu.shape} on a CPU, {gpu.dtype}{gpu.shape} on a GPU"
     if cpu.dtype.name not in TOLERANCE:
         agrees = cpu == gpu
+    elif name.startswith(EXACT):
+        both_nan = numpy.isnan(cpu) & numpy.isnan(gpu)
+        agrees = (cpu == gpu) & (numpy.signbit(cpu) == numpy.signbit(gpu)) | both_nan
     else:
         tolerance = TOLERANCE[cpu.dtype.name] * (SLACK if name.startswith(LONG_SUMS) else 1)
         wide = "complex128" if cpu.dtype.kind == "c" else "float64"
@@ -837,6 +842,7 @@ def main():
     other_cases(cases)
     repeated_cases(cases)
     window_cases(cases)
+    image_cases(cases)
     rnn_cases(cases)
     listed = cases.list
     if not arguments.long:

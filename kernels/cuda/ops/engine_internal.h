@@ -64,6 +64,10 @@ struct status *engine_lrn(struct kernel_ctx *ctx, const struct device_lrn *job) 
 struct window_grid engine_window_grid(const int64_t dims[3], int64_t batch, int64_t channels,
                                       bool is_channels_first);
 struct status *engine_pool(struct kernel_ctx *ctx, const struct pooling_job *job) MUST_USE;
+/* engine_pooling_images.c. engine_pools_images says whether engine_pool_images takes a job that
+ * has fewer than 2^30 elements. */
+bool engine_pools_images(const struct pooling_job *job);
+struct status *engine_pool_images(struct kernel_ctx *ctx, const struct pooling_job *job) MUST_USE;
 /* engine_updates.c */
 struct status *engine_scatter(struct kernel_ctx *ctx, const struct device_scatter *job) MUST_USE;
 struct status *engine_segments(struct kernel_ctx *ctx,

@@ -1,4 +1,4 @@
-/* Launches the kernels of pooling.cu. */
+/* Launches the kernels of pooling.cu, and chooses between them and those of images in packs. */
 #include "kernels/cpu/nn/pooling.h"
 #include "kernels/cuda/ops/engine_internal.h"
 #include "kernels/cuda/ops/pooling_args.h"
@@ -90,6 +90,8 @@ struct status *engine_pool(struct kernel_ctx *ctx, const struct pooling_job *job
     struct status *st = NULL;
     args.n = is_backward ? n_in : n_out;
     args.is_small = counts_fit(s, n_in, n_out);
+    if (args.is_small && engine_pools_images(job))
+        return engine_pool_images(ctx, job);
     for (int i = 0; i < 3; i++) {
         args.window[i] = s->window[i];
         args.stride[i] = s->stride[i];

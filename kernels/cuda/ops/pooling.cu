@@ -1,16 +1,10 @@
-/* Kernels of MaxPool and AvgPool with their gradients. Narrow floats are computed in float.
+/* Kernels of MaxPool and AvgPool with their gradients, for every format and rank. Images with
+ * channels last mostly go to pooling_images.cu. Narrow floats are computed in float.
  *
  * A thread makes an element of the result. A gradient is gathered: each element of the input adds
  * up what the windows that cover it give back, in the order of the windows. So nothing is added
  * atomically, and the bits of a result do not depend on the order of threads. */
-#include "kernels/cuda/ops/windows.h"
-
-/* The least finite number, where a maximum begins: minus infinity is never a result. */
-__device__ static inline float pool_least(__half) { return -65504.0f; }
-__device__ static inline float pool_least(__nv_bfloat16) { return -0x1.fep127f; }
-__device__ static inline float pool_least(float) { return -0x1.fffffep127f; }
-__device__ static inline int8_t pool_least(int8_t) { return -128; }
-__device__ static inline double pool_least(double) { return -0x1.fffffffffffffp1023; }
+#include "kernels/cuda/ops/pools.h"
 
 /* The taps of the window at a place of the output that are inside of the input. */
 template <class I>
@@ -70,9 +64,7 @@ template <class T, class I> __device__ static inline void pool_mean(const poolin
         window_box<I> box = pool_window(args, place.at);
         W sum = 0;
         window_each(args.from, box, window_channel(args.from, place.n, place.c),
-                    [&](I offset, I) {
-                        sum += (W)in[offset];
-                    });
+                    [&](I offset, I) { sum += (W)in[offset]; });
         static_cast<T *>(args.result)[e] = (T)(sum / (W)box.size());
     });
 }
@@ -85,8 +77,8 @@ __device__ static inline I pool_search(const pooling_args &args, const window_pl
     const T *in = static_cast<const T *>(args.in);
     I found = -1;
     W best = 0;
-    window_each(args.from, pool_window(args, place.at),
-                window_channel(args.from, place.n, place.c), [&](I offset, I at) {
+    window_each(args.from, pool_window(args, place.at), window_channel(args.from, place.n, place.c),
+                [&](I offset, I at) {
                     W x = (W)in[offset];
                     if (found < 0 || best < x) {
                         best = x;
@@ -124,8 +116,8 @@ template <class T, class I> __device__ static inline void pool_first(const pooli
 template <class T, class I> __device__ static inline void pool_max_grad(const pooling_args &args) {
     typedef typename gpu_wide<T>::type W;
     pool_run<I>(args, args.from, [&](const window_place<I> &place, I e) {
-        I mine = (place.at[0] * (I)args.from.dims[1] + place.at[1]) * (I)args.from.dims[2] +
-                 place.at[2];
+        I mine =
+            (place.at[0] * (I)args.from.dims[1] + place.at[1]) * (I)args.from.dims[2] + place.at[2];
         W sum = 0;
         window_each(args.to, pool_windows_of(args, place.at),
                     window_channel(args.to, place.n, place.c), [&](I offset, I) {
@@ -137,7 +129,8 @@ template <class T, class I> __device__ static inline void pool_max_grad(const po
 }
 
 /* Each tap that equals the maximum has its gradient, as in three dimensions on a CPU. */
-template <class T, class I> __device__ static inline void pool_equal_grad(const pooling_args &args) {
+template <class T, class I>
+__device__ static inline void pool_equal_grad(const pooling_args &args) {
     typedef typename gpu_wide<T>::type W;
     pool_run<I>(args, args.from, [&](const window_place<I> &place, I e) {
         W mine = (W) static_cast<const T *>(args.in)[e], sum = 0;
@@ -184,7 +177,8 @@ template <class T, class I> __device__ static inline void pool_mean_grad(const p
                     I offset = base + at[0] * (I)args.to.strides[0] +
                                at[1] * (I)args.to.strides[1] + at[2] * (I)args.to.strides[2];
                     if (box.has(place.at))
-                        sum += (W) static_cast<const T *>(args.gradient)[offset] / (W)box.size();
+                        sum += (W) static_cast<const T *>(args.gradient)[offset] *
+                               ((W)1 / (W)box.size()); /* as a CPU rounds it */
                 }
             }
         }
@@ -200,13 +194,13 @@ template <class T, class I> __device__ static inline void pool_mean_grad(const p
             pool_##name<T, int64_t>(args);         \
     }
 #define POOLING(suffix, T)                \
-    POOLING_KERNEL(suffix, T, max)      \
-    POOLING_KERNEL(suffix, T, mean)     \
-    POOLING_KERNEL(suffix, T, argmax)   \
-    POOLING_KERNEL(suffix, T, first)    \
-    POOLING_KERNEL(suffix, T, max_grad) \
+    POOLING_KERNEL(suffix, T, max)        \
+    POOLING_KERNEL(suffix, T, mean)       \
+    POOLING_KERNEL(suffix, T, argmax)     \
+    POOLING_KERNEL(suffix, T, first)      \
+    POOLING_KERNEL(suffix, T, max_grad)   \
     POOLING_KERNEL(suffix, T, equal_grad) \
-    POOLING_KERNEL(suffix, T, grad_grad) \
+    POOLING_KERNEL(suffix, T, grad_grad)  \
     POOLING_KERNEL(suffix, T, mean_grad)
 GPU_EACH_FLOAT(POOLING)
 POOLING_KERNEL(i8, int8_t, max)

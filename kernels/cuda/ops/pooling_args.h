@@ -1,4 +1,5 @@
-/* The arguments of the kernels in pooling.cu, as the host fills them and the kernels read them. */
+/* The arguments of the kernels in pooling.cu and pooling_images.cu, as the host fills them and the
+ * kernels read them. */
 #ifndef MILLRACE_KERNELS_CUDA_OPS_POOLING_ARGS_H
 #define MILLRACE_KERNELS_CUDA_OPS_POOLING_ARGS_H
 
@@ -30,6 +31,24 @@ struct pooling_args {
     /* The gradient of a mean of images: a window that begins in the padding and is wider than the
      * image counts as if it reached to the end of the image, as on a CPU. */
     int32_t reaches_end;
+};
+
+/* Images with channels last, whose elements are read and written in packs of 16 bytes. Everything
+ * counts packs, and no number is too large for int32_t. Rows come before columns. */
+enum { IMAGE_PACK_BYTES = 16, IMAGE_MAX_TAPS = 256 };
+struct image_pool_args {
+    const void *in, *gradient; /* NULL where the kernel has no such input */
+    void *result;
+    void *argmax; /* int32 or int64 */
+    void *taps;   /* uint8 by element of the output: the tap of its window that has the maximum */
+    int32_t n;    /* packs of what a thread is made for, of the input or the output */
+    int32_t n_packs;                                  /* of a pixel */
+    struct gpu_divisor by_packs, by_columns, by_rows; /* of what threads are made for */
+    int32_t from[2], to[2];                           /* dims of the op's input and output */
+    int32_t from_image, to_image;                     /* packs */
+    int32_t window[2], stride[2], pad[2];
+    struct gpu_divisor by_stride[2];
+    int32_t is_argmax_wide, counts_batch;
 };
 
 #endif

@@ -12,7 +12,8 @@ BUILD = os.path.join(ROOT, os.environ.get("MILLRACE_BUILD", "build"))
 # By name, the cases of run_ops.py that find its bugs.
 CASES = {"lstm": "LSTM", "gru": "GRU", "direct": r"Conv/\w+/int32", "pooling": "qint8",
          "packs": r"Conv/first/float32",
-         "images": r"(Image\w+|AvgPoolGrad/image)/(half|float32)"}
+         "images": r"(Image\w+|AvgPoolGrad/image)/(half|float32)",
+         "norms": "BatchNorm/last/(half|float32)", "lrn": "LRN"}
 
 
 def patches(name):

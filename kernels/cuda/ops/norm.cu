@@ -1,6 +1,15 @@
-/* Kernels of FusedBatchNorm and LRN with their gradients. Narrow floats are computed in float. */
+/* Kernels of FusedBatchNorm and LRN with their gradients. Channels that are last and come in packs
+ * are read by norm_packs.cu. Narrow floats are computed in float. */
 #include "kernels/cuda/ops/device_types.h"
 #include "kernels/cuda/ops/norm_args.h"
+#include "kernels/cuda/ops/windows.h"
+
+/* Of a loop whose loads are to be under way at once. */
+#ifdef __CUDACC__
+#define NORM_UNROLL_FOUR _Pragma("unroll 4")
+#else
+#define NORM_UNROLL_FOUR
+#endif
 
 /* ---- sums of a chunk of rows ---- */
 
@@ -148,7 +157,8 @@ __device__ static inline void norm_merge(norm_merged *to, const norm_merged &fro
 __device__ static inline norm_merged norm_merge_chunks(const norm_statistics_args &args,
                                                        int64_t channel, norm_merged *shared) {
     norm_merged mine = {0, 0, 0};
-    for (int64_t c = threadIdx.x; c < args.rows.n_chunks; c += NORM_MERGE_THREADS) {
+    NORM_UNROLL_FOUR for (int64_t c = threadIdx.x; c < args.rows.n_chunks;
+                          c += NORM_MERGE_THREADS) {
         int64_t rest = args.rows.n_rows - c * args.rows.chunk;
         norm_merged chunk = {(double)(rest < args.rows.chunk ? rest : args.rows.chunk),
                              (double)args.first[c * args.rows.channels + channel],
@@ -218,11 +228,14 @@ KERNEL(norm_gradients_f32, norm_gradients_args) {
     __shared__ double sums[NORM_MERGE_THREADS], products[NORM_MERGE_THREADS];
     int me = (int)threadIdx.x;
     for (int64_t c = blockIdx.x; c < args.rows.channels; c += gridDim.x) {
-        sums[me] = products[me] = 0;
-        for (int64_t chunk = me; chunk < args.rows.n_chunks; chunk += NORM_MERGE_THREADS) {
-            sums[me] += (double)args.first[chunk * args.rows.channels + c];
-            products[me] += (double)args.second[chunk * args.rows.channels + c];
+        double sum = 0, product = 0;
+        NORM_UNROLL_FOUR for (int64_t chunk = me; chunk < args.rows.n_chunks;
+                              chunk += NORM_MERGE_THREADS) {
+            sum += (double)args.first[chunk * args.rows.channels + c];
+            product += (double)args.second[chunk * args.rows.channels + c];
         }
+        sums[me] = sum;
+        products[me] = product;
         __syncthreads();
         for (int half = NORM_MERGE_THREADS / 2; half > 0; half /= 2) {
             if (me < half) {
@@ -239,41 +252,21 @@ KERNEL(norm_gradients_f32, norm_gradients_args) {
 
 /* ---- all elements ---- */
 
-template <class T, int N> struct alignas(sizeof(T) * N) norm_pack { T at[N]; };
-
-/* N elements that follow each other, of channels that do, too, or of one. */
-template <class T, int N> __device__ static inline void norm_apply_by(const norm_apply_args &args) {
-    typedef norm_pack<T, N> pack;
-    const pack *x = static_cast<const pack *>(args.x), *g = static_cast<const pack *>(args.g);
-    for (int64_t e = gpu_thread(); e < args.n / N; e += gpu_n_threads()) {
-        int64_t run = gpu_divide(args.inner, e * N),
+template <class T> __device__ static inline void norm_apply(const norm_apply_args &args) {
+    const T *x = static_cast<const T *>(args.x), *g = static_cast<const T *>(args.g);
+    for (int64_t e = gpu_thread(); e < args.n; e += gpu_n_threads()) {
+        int64_t run = gpu_divide(args.inner, e),
                 c = run - gpu_divide(args.channels, run) * args.channels.value;
-        pack from_x = {}, from_g = {}, result;
+        float value = 0;
         if (x)
-            from_x = x[e];
+            value = ((float)x[e] - args.mean[c]) * args.factor[c] + args.offset[c];
         if (g)
-            from_g = g[e];
-        for (int i = 0; i < N; i++) {
-            float value = 0;
-            if (x)
-                value = ((float)from_x.at[i] - args.mean[c + i]) * args.factor[c + i] +
-                        args.offset[c + i];
-            if (g)
-                value += (float)from_g.at[i] * args.weight[c + i];
-            result.at[i] = (T)value;
-        }
-        static_cast<pack *>(args.result)[e] = result;
+            value += (float)g[e] * args.weight[c];
+        static_cast<T *>(args.result)[e] = (T)value;
     }
 }
 
-template <class T> __device__ static inline void norm_apply(const norm_apply_args &args) {
-    if (args.is_vector)
-        norm_apply_by<T, NORM_VECTOR>(args);
-    else
-        norm_apply_by<T, 1>(args);
-}
-
-#define NORM(suffix, T)                                                      \
+#define NORM(suffix, T)                                                                    \
     KERNEL(norm_moments_##suffix, norm_chunks_args) { norm_moments<T, false>(args); }      \
     KERNEL(norm_sums_##suffix, norm_chunks_args) { norm_sums<T, false>(args); }            \
     KERNEL(norm_moments_inner_##suffix, norm_chunks_args) { norm_moments<T, true>(args); } \
@@ -285,40 +278,50 @@ NORM(f32, float)
 /* ---- LRN ---- */
 
 /* Calls work(element) for the channels around one of them, within its pixel. */
-template <class Work>
-__device__ static inline void lrn_around(const lrn_args &args, int64_t e, const Work &work) {
-    int64_t depth = args.depth.value, pixel = gpu_divide(args.depth, e), channel = e - pixel * depth;
-    int64_t first = channel - args.radius, last = channel + args.radius;
-    first = first > 0 ? first : 0;
-    last = last < depth - 1 ? last : depth - 1;
-    for (int64_t c = first; c <= last; c++)
-        work(pixel * depth + c);
+template <class I, class Work>
+__device__ static inline void lrn_around(const lrn_args &args, I e, const Work &work) {
+    I depth = (I)args.depth.value, channel = e - window_divide<I>(args.depth, e) * depth;
+    I radius = (I)args.radius, before = channel < radius ? channel : radius;
+    I behind = depth - 1 - channel < radius ? depth - 1 - channel : radius;
+    NORM_UNROLL_FOUR for (I at = e - before; at <= e + behind; at++) work(at);
 }
 
-__device__ static inline float lrn_norm(const lrn_args &args, int64_t e) {
+template <class I> __device__ static inline float lrn_norm(const lrn_args &args, I e) {
     float sum = 0;
-    lrn_around(args, e, [&](int64_t at) { sum += args.in[at] * args.in[at]; });
+    lrn_around<I>(args, e, [&](I at) { sum += args.in[at] * args.in[at]; });
     return args.bias + args.alpha * sum;
 }
 
-KERNEL(lrn_f32, lrn_args) {
-    for (int64_t e = gpu_thread(); e < args.n; e += gpu_n_threads())
-        args.result[e] = args.in[e] * powf(lrn_norm(args, e), -args.beta);
+template <class I> __device__ static inline void lrn(const lrn_args &args) {
+    for (I e = (I)gpu_thread(); e < (I)args.n; e += (I)gpu_n_threads())
+        args.result[e] = args.in[e] * powf(lrn_norm<I>(args, e), -args.beta);
 }
 
-KERNEL(lrn_norms_f32, lrn_args) {
-    for (int64_t e = gpu_thread(); e < args.n; e += gpu_n_threads())
-        args.norms[e] = lrn_norm(args, e);
+template <class I> __device__ static inline void lrn_norms(const lrn_args &args) {
+    for (I e = (I)gpu_thread(); e < (I)args.n; e += (I)gpu_n_threads()) {
+        float norm = lrn_norm<I>(args, e);
+        args.norms[e] = norm;
+        args.shares[e] = args.gradient[e] * args.out[e] / norm;
+    }
 }
 
 /* d out[j] / d in[k] = -2 · alpha · beta · in[k] · out[j] / norm[j], plus norm^-beta where j is k. */
-KERNEL(lrn_grad_f32, lrn_args) {
-    for (int64_t e = gpu_thread(); e < args.n; e += gpu_n_threads()) {
+template <class I> __device__ static inline void lrn_grad(const lrn_args &args) {
+    for (I e = (I)gpu_thread(); e < (I)args.n; e += (I)gpu_n_threads()) {
         float around = 0;
-        lrn_around(args, e, [&](int64_t at) {
-            around += args.gradient[at] * args.out[at] / args.norms[at];
-        });
+        lrn_around<I>(args, e, [&](I at) { around += args.shares[at]; });
         args.result[e] = args.gradient[e] * powf(args.norms[e], -args.beta) -
                          2 * args.alpha * args.beta * args.in[e] * around;
     }
 }
+
+#define LRN(name)                  \
+    KERNEL(name##_f32, lrn_args) { \
+        if (args.is_small)         \
+            name<int32_t>(args);   \
+        else                       \
+            name<int64_t>(args);   \
+    }
+LRN(lrn)
+LRN(lrn_norms)
+LRN(lrn_grad)

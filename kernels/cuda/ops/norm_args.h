@@ -1,24 +1,32 @@
-/* The arguments of the kernels in norm.cu, as the host fills them and the kernels read them. */
+/* The arguments of the kernels in norm.cu and norm_packs.cu, as the host fills them and the kernels
+ * read them. */
 #ifndef MILLRACE_KERNELS_CUDA_OPS_NORM_ARGS_H
 #define MILLRACE_KERNELS_CUDA_OPS_NORM_ARGS_H
 
 #include "kernels/cuda/ops/division.h"
 
-enum { NORM_THREADS = 256, NORM_MAX_WIDTH = 32, NORM_MERGE_THREADS = 64 };
-/* Rows that a thread reads at once, and neighbouring elements of a result. */
-enum { NORM_TILE = 8, NORM_VECTOR = 4 };
+enum {
+    NORM_THREADS_BITS = 8,
+    NORM_THREADS = 1 << NORM_THREADS_BITS,
+    NORM_MAX_WIDTH = 32,
+    NORM_MERGE_THREADS = 64
+};
+/* Rows that a thread reads at once, of one operand or of two, and the channels of a pack. */
+enum { NORM_TILE = 8, NORM_PAIR_TILE = 4, NORM_VECTOR = 4 };
 
 /* Values [outer, channels, inner]. A channel has n_rows of them, outer times inner.
  *
  * A block adds up a chunk of the rows of `width` channels, a power of two: neighbouring threads
- * read neighbouring channels, or neighbouring rows where inner is more than 1 and width is 1. Its
- * threads are merged as a tree, and the chunks in order. The shape alone decides all of this, so a
- * result is always the same. */
+ * read neighbouring channels, or neighbouring rows where inner is more than 1 and width is 1. In
+ * norm_packs.cu inner is 1, and width counts packs of channels. A block's threads are merged as a
+ * tree, and the chunks in order. The shape alone decides all of this, so a result is always the
+ * same. */
 struct norm_rows {
     int64_t n_rows, channels;
     struct gpu_divisor inner;
-    int64_t n_chunks, chunk; /* a chunk is this many rows */
-    int32_t width;
+    int64_t n_chunks, chunk;   /* a chunk is this many rows */
+    int32_t width, width_bits; /* width = 2^width_bits */
+    int32_t n_groups;          /* of width channels, or packs */
 };
 
 /* By chunk and channel: mean and squares around it, or without a mean the sums of g and of
@@ -63,17 +71,25 @@ struct norm_apply_args {
     const float *mean, *factor, *offset, *weight;
     int64_t n;
     struct gpu_divisor inner, channels;
-    int32_t is_vector; /* channels are last, and all come in whole, aligned vectors */
+};
+/* The same for channels that are last and come in packs. A thread has some rows of a pack. */
+struct norm_packs_args {
+    const void *x, *g;
+    void *result;
+    const float *mean, *factor, *offset, *weight;
+    struct norm_rows rows;
 };
 
 /* LRN over `depth` channels, which are last. */
 struct lrn_args {
     const float *in, *out, *gradient;
     float *result;
-    float *norms; /* bias + alpha · Σ in² */
+    float *norms;  /* bias + alpha · Σ in² */
+    float *shares; /* gradient · out / norms */
     int64_t n, radius;
     struct gpu_divisor depth;
     float bias, alpha, beta;
+    int32_t is_small; /* no number of elements is too large for int32_t */
 };
 
 #endif

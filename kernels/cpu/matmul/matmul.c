@@ -257,6 +257,19 @@ static int64_t rows_of_call(double row_ns, int64_t side) {
     return ((side - 1) / n_units / ROUND + 1) * ROUND;
 }
 
+bool matmul_packs_operands(enum dtype dtype, const struct matmul *whole) {
+    return is_large(dtype, whole) && is_of_library(dtype, whole) && onednn_get();
+}
+
+/* Rows lie together in memory. A slice of columns is packed from pieces of rows, and the left
+ * operand once more for each slice. So rows are divided as long as there are enough of them. */
+bool matmul_is_by_rows(enum dtype dtype, const struct matmul *whole) {
+    enum { ENOUGH_ROWS = 256, MOST_COLUMNS = 4 /* by row */ };
+    return whole->m >= whole->n ||
+           (whole->m >= ENOUGH_ROWS && whole->n / MOST_COLUMNS <= whole->m &&
+            matmul_packs_operands(dtype, whole));
+}
+
 struct matmul_division matmul_divide(enum dtype dtype, const struct matmul *whole, bool by_rows) {
     enum { JOINED_UNIT = 16 };
     int64_t side = by_rows ? whole->m : whole->n;

@@ -43,7 +43,14 @@ struct matmul_division {
     int64_t unit, n_units;
 };
 
-/* Divides the product of this size. Its pointers are not read. */
+/* Is a product of this size divided by rows? Else by columns. Its pointers are not read, here and
+ * in the next two. */
+bool matmul_is_by_rows(enum dtype dtype, const struct matmul *whole);
+
+/* Is it computed by oneDNN, which packs its operands in each call? */
+bool matmul_packs_operands(enum dtype dtype, const struct matmul *whole);
+
+/* Divides the product of this size. */
 struct matmul_division matmul_divide(enum dtype dtype, const struct matmul *whole, bool by_rows);
 
 /* Computes the units [begin, end) of a product. Units of one product may run on several threads at

@@ -18,7 +18,7 @@
 
 #include "common/base/pool_cancel.h"
 #include "kernels/support/broadcast.h"
-#include "kernels/cpu/matmul/matmul.h"
+#include "kernels/cpu/matmul/matmul_order.h"
 #include "kernels/support/device_engine.h"
 #include "kernels/support/half_blocks.h"
 #include "kernels/support/moves.h"
@@ -58,7 +58,8 @@ struct matmul_job {
     const char *x, *y;
     char *out;
     int64_t m, k, n, n_products;
-    struct matmul_division division; /* of the only product, over the pool */
+    struct matmul whole; /* the only product, which is divided over the pool */
+    struct matmul_division division;
     int64_t tile_rows, tile_columns, row_tiles, column_tiles; /* of a product that takes long */
     bool conjugates; /* the product does it, the operands are as they came */
     bool hands_over; /* what has been computed is what the output holds */
@@ -138,11 +139,10 @@ static int64_t units_at_a_time(const struct matmul_job *job, int64_t n_units) {
 static void multiply_units(void *arg, int64_t begin, int64_t end) {
     const struct matmul_job *job = arg;
     const struct matmul_division *division = &job->division;
-    struct matmul whole = product_of(job, 0);
     int64_t step = division->by_rows ? units_at_a_time(job, end - begin) : end - begin;
     for (; begin < end; begin += step) {
         int64_t to = MIN(begin + step, end), row = begin * division->unit;
-        matmul_run_units(job->state->compute, &whole, division, begin, to);
+        matmul_run_units(job->state->compute, &job->whole, division, begin, to);
         if (division->by_rows)
             hand_rows_over(job, 0, row, MIN(to * division->unit, job->m) - row);
     }
@@ -181,7 +181,24 @@ static bool cut_into_tiles(struct matmul_job *job, double cost_ns) {
 
 /* ---- all of them ---- */
 
-static void matmul_run_job(struct matmul_job *job, struct pool *pool) {
+static struct status *multiply_divided(struct matmul_job *job, double cost_ns) {
+    enum dtype compute = job->state->compute;
+    struct tensor copies[2] = {TENSOR_INIT, TENSOR_INIT};
+    struct status *st = NULL;
+    job->whole = product_of(job, 0);
+    job->division = matmul_divide(compute, &job->whole, matmul_is_by_rows(compute, &job->whole));
+    job->hands_over &= job->division.by_rows;
+    TRY_OUT(matmul_put_in_order(job->ctx, compute, &job->division, &job->whole, copies));
+    int64_t units = job->division.n_units;
+    pool_parallel_for(job->ctx->pool, units, cost_ns / (double)units, multiply_units, job);
+out:
+    tensor_clear(&copies[0]);
+    tensor_clear(&copies[1]);
+    return st;
+}
+
+static struct status *matmul_run_job(struct matmul_job *job) {
+    struct pool *pool = job->ctx->pool;
     double multiplications = (double)job->m * (double)job->n * (double)job->k;
     double cost = multiplications * matmul_cost_ns(job->state->compute, multiplications) + 20;
     if (cut_into_tiles(job, cost)) {
@@ -189,17 +206,12 @@ static void matmul_run_job(struct matmul_job *job, struct pool *pool) {
         int64_t n_tiles = job->row_tiles * job->column_tiles;
         pool_parallel_for(pool, n_tiles * job->n_products, cost / (double)n_tiles, multiply_tiles,
                           job);
-        return;
+        return NULL;
     }
-    if (job->n_products > 1 || multiplications < 1e5) {
-        pool_parallel_for(pool, job->n_products, cost, multiply_stack, job);
-        return;
-    }
-    struct matmul whole = product_of(job, 0);
-    job->division = matmul_divide(job->state->compute, &whole, job->m >= job->n);
-    job->hands_over &= job->division.by_rows;
-    int64_t units = job->division.n_units;
-    pool_parallel_for(pool, units, cost / (double)units, multiply_units, job);
+    if (job->n_products == 1 && multiplications >= 1e5)
+        return multiply_divided(job, cost);
+    pool_parallel_for(pool, job->n_products, cost, multiply_stack, job);
+    return NULL;
 }
 
 /* Gives an input as compute elements: the input itself, or a converted copy that *ret_copy
@@ -252,7 +264,7 @@ static struct status *matmul_convert_and_run(struct kernel_ctx *ctx, struct matm
         job->out = wide;
     }
     job->hands_over = !wide;
-    matmul_run_job(job, ctx->pool);
+    TRY_OUT(matmul_run_job(job));
     if (wide)
         half_block_store(state->out, tensor_data(out), wide, out->n_elements);
 out:

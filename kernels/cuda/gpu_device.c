@@ -206,15 +206,24 @@ struct status *gpu_mark_take(struct gpu_device *gpu, CUevent *ret_event, uint64_
 
 /* ---- the stage ---- */
 
+struct status *gpu_pinned_new(struct gpu_device *gpu, size_t size_bytes, char **ret) {
+    void *memory;
+    atomic_fetch_add_explicit(&gpu->memory.n_calls, 1, memory_order_relaxed);
+    struct status *st =
+        gpu_call(gpu, cuMemHostAlloc, &memory, size_bytes, CU_MEMHOSTALLOC_PORTABLE);
+    if (st)
+        return status_suffix_take(st, " (%zu bytes of pinned memory)", size_bytes);
+    *ret = memory;
+    return NULL;
+}
+
 static struct status *stage_open(struct gpu_device *gpu) {
     struct gpu_stage *stage = &gpu->stage;
     for (int i = 0; i < GPU_STAGE_PARTS; i++)
         if (!stage->full[i])
             TRY(gpu_call(gpu, cuEventCreate, &stage->full[i],
                          CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
-    atomic_fetch_add_explicit(&gpu->memory.n_calls, 1, memory_order_relaxed);
-    return gpu_call(gpu, cuMemHostAlloc, (void **)&stage->memory,
-                    GPU_STAGE_PARTS * GPU_STAGE_PART_BYTES, CU_MEMHOSTALLOC_PORTABLE);
+    return gpu_pinned_new(gpu, GPU_STAGE_PARTS * GPU_STAGE_PART_BYTES, &stage->memory);
 }
 
 /* Ends the part that is being filled, once the next one may be overwritten. The compute stream has

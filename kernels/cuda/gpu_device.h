@@ -293,6 +293,9 @@ struct status *gpu_buffer_new(struct gpu_device *gpu, size_t size_bytes, CUstrea
 /* The same without waiting: RESOURCE_EXHAUSTED as soon as memory is short. */
 struct status *gpu_buffer_try_new(struct gpu_device *gpu, size_t size_bytes, CUstream stream,
                                   struct buffer **ret, uint64_t *ret_free_number) MUST_USE;
+/* Pinned memory of the host, which the caller gives back by cuMemFreeHost. Errors: the driver's,
+ * with the bytes that were wanted. */
+struct status *gpu_pinned_new(struct gpu_device *gpu, size_t size_bytes, char **ret) MUST_USE;
 /* Enqueues a copy of host bytes on the compute stream, through the stage. The bytes may be reused
  * when the call returns. With the lock held; it may wait for earlier work of the stream. */
 struct status *gpu_stage_in(struct gpu_device *gpu, CUdeviceptr to, const void *from,

@@ -39,10 +39,7 @@ void gpu_pieces_close(struct gpu_device *gpu, struct gpu_pieces *pieces) {
 }
 
 static struct status *pin(struct gpu_device *gpu, char **memory, size_t size_bytes) {
-    if (*memory)
-        return NULL;
-    atomic_fetch_add_explicit(&gpu->memory.n_calls, 1, memory_order_relaxed);
-    return gpu_call(gpu, cuMemHostAlloc, (void **)memory, size_bytes, CU_MEMHOSTALLOC_PORTABLE);
+    return *memory ? NULL : gpu_pinned_new(gpu, size_bytes, memory);
 }
 
 struct status *gpu_need_pieces(struct gpu_copier *copier, size_t size_bytes) {

@@ -60,7 +60,7 @@ MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunch
 MODES = ("warm", "ahead", "many", "kept", "waiting", "holders", "size", "traced", "workspace",
          "planning", "engines", "synced", "hang", "hanging launch", "rdma", "rdma failures",
          "saves", "segments", "segment failures", "transfers", "arriving", "closing", "team",
-         "hanging team")
+         "exhausted", "hanging team")
 LONG_MODES = (*MODES, "patience")
 HANGING_MODES = ("hang", "hanging launch", "hanging team")
 N_STREAMS = 5  # of a device

@@ -380,7 +380,7 @@ def main():
     os.environ["LD_LIBRARY_PATH"] = os.path.join(tests, "sim") + (":" + path if path else "")
     os.environ["MILLRACE_SIM_DEVICES"] = "1"
     os.environ["MILLRACE_SIM_SEED"] = str(arguments.seed)
-    kernels = glob.glob(os.path.join(tests, "gpu_*.so"))
+    kernels = glob.glob(os.path.join(run_ops.KERNELS, "gpu_*.so"))
     plugin = os.path.join(run_ops.BUILD, "kernels", "cuda", "millrace-cuda.so")
     failures, fused = failures_of(listed, kernels, plugin)
     failures += attribution_failures(["--gpu-plugin", plugin])

@@ -40,6 +40,8 @@ TOLERANCE = 2e-4  # sums are in another order, and a normalisation of few pixels
 LATER_TOLERANCE = {"inception_v3": 1.5e-2}
 SLOW = "inception_v3"  # TensorFlow takes long to make its graph
 TESTS = os.path.join(BUILD, "tests", "cuda")
+# A sanitized build has no kernels of its own: the device process is not sanitized.
+TOOLS = os.path.join(ROOT, os.environ.get("MILLRACE_KERNELS_BUILD", BUILD), "tests")
 
 
 def sizes(name, which):
@@ -70,7 +72,7 @@ def plan(graph):
     with tempfile.NamedTemporaryFile(suffix=".pb") as file:
         file.write(graph.as_graph_def().SerializeToString())
         file.flush()
-        done = subprocess.run([os.path.join(BUILD, "tests", "tools", "graph_plan"), file.name],
+        done = subprocess.run([os.path.join(TOOLS, "tools", "graph_plan"), file.name],
                               stdout=subprocess.PIPE, check=True, text=True)
     return collections.Counter(done.stdout.splitlines())
 
@@ -108,7 +110,7 @@ def simulate(seed, report):
     os.environ.update({
         "LD_LIBRARY_PATH": os.path.join(TESTS, "sim") + (":" + path if path else ""),
         "MILLRACE_SIM_DEVICES": "1", "MILLRACE_SIM_SEED": str(seed), "MILLRACE_SIM_REPORT": report,
-        "MILLRACE_SIM_KERNELS": ":".join(glob.glob(os.path.join(TESTS, "gpu_*.so")))})
+        "MILLRACE_SIM_KERNELS": ":".join(glob.glob(os.path.join(TOOLS, "cuda", "gpu_*.so")))})
 
 
 def main():

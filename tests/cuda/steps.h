@@ -84,6 +84,9 @@ void transfer_start_growing(struct transfer *transfer, int src, const struct ten
                             struct tensor *ret, struct buffer *growing);
 struct status *transfer_end(struct transfer *transfer) MUST_USE;
 
+/* A folder and its files. */
+void remove_folder(const char *folder);
+
 /* ---- modes; false: something is wrong, which was printed ---- */
 
 bool run_warm(void);
@@ -92,6 +95,7 @@ bool run_cancelled_size(void);
 bool run_waiting(void);
 bool run_patience(void);
 bool run_holders(void);
+bool run_exhausted(void);
 bool run_traced(void);
 bool run_workspace(void);
 bool run_planning(void);

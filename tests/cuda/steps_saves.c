@@ -150,7 +150,7 @@ static bool save_and_update(const struct program *save, void (*gate)(bool is_hel
     return is_ok;
 }
 
-static void remove_folder(const char *folder) {
+void remove_folder(const char *folder) {
     DIR *entries = opendir(folder);
     CHECK(entries);
     for (struct dirent *entry; (entry = readdir(entries));)

@@ -40,6 +40,19 @@ static bool is_cancelled_kernel(struct executor *executor, const struct status *
            atomic_load_explicit(&executor->cancel_asked, memory_order_relaxed);
 }
 
+/* A copy between memories is the plan's, so the client hears of the node whose value is copied. */
+static struct status *with_node_take(const struct executor *executor, const struct plan_node *node,
+                                     struct status *st) {
+    const struct node *named = node->node;
+    if (node->kind == PLAN_COPY) {
+        const struct plan_copy *copy = &executor->plan->copies[node->aux];
+        st = status_suffix_take(st, " (a copy %s %s)", copy->dst ? "to" : "from",
+                                (copy->dst ? copy->dst : copy->src)->full_name);
+        named = named->inputs[0].src;
+    }
+    return status_suffix_take(st, "\n\t [[{{node %s}}]]", named->name);
+}
+
 void executor_fail(struct executor *executor, const struct plan_node *node,
                    struct status *status_take) {
     if (executor->status) {
@@ -57,9 +70,7 @@ void executor_fail(struct executor *executor, const struct plan_node *node,
         status_take = status_ref(why_cancelled(executor));
         node = NULL;
     }
-    executor->status =
-        node ? status_suffix_take(status_take, "\n\t [[{{node %s}}]]", node->node->name)
-             : status_take;
+    executor->status = node ? with_node_take(executor, node, status_take) : status_take;
     executor->is_aborted = true;
     atomic_store_explicit(&executor->has_failed, true, memory_order_relaxed);
     async_cancel_waits(executor);

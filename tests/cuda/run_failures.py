@@ -16,6 +16,8 @@ a lack of memory. After each of them
 The device process is also killed in each call, as if the devices had fallen off the bus. Then every
 later step on a device fails with INTERNAL or UNAVAILABLE and says so, with the Xid, and all else is
 as above.
+Phases that need steps before them (a capture, a replay, a save, a swap) lose the device in runs of
+their own.
 Other runs count the calls of a warm step, hold the device until a step is far ahead of it, run many
 steps at once, let a step wait for memory, and cancel one that waits for the size of an output.
 Without --long a sample of the calls fails, drawn by the seed. Ends with
@@ -216,6 +218,14 @@ def main():
             print(f"without a failure: {problem}\n{output}\n0 passed, 1 failed")
             return 1
         modes = [] if options.only else LONG_MODES if options.long else MODES
+        phases = re.findall(r"^phase (.*)$", run(None, folder, options.seed, "lost ?")[0], re.M)
+        for phase in phases if modes else ():
+            output, _, problem = run(None, folder, options.seed, f"lost {phase}")
+            failed = [line for line in output.splitlines() if ": failed: " in line]
+            problem = problem or lost_problem(output, failed)
+            if problem or "did not end well: 0" not in output or len(failed) != 3:
+                n_failed += 1
+                print(f"lost in the phase {phase}: {problem}\n{output}", flush=True)
         for mode in modes:
             output, calls_of_mode, problem = run(None, folder, options.seed, mode)
             # A call of the driver might hang again, so nothing of the device is given back.
@@ -232,7 +242,7 @@ def main():
             if problem or not REPLAY_FAILS.search(output) or output.count("cpu: ok") != 2:
                 n_failed += 1
                 print(f"a replay, error {case.error}: {problem}\n{output}", flush=True)
-        modes = [*modes, *lost]
+        modes = [*modes, *lost, *(phases if modes else ())]
         cases = [case for case in all_cases(calls)
                  if not options.only or case.call in options.only.split(",")]
         if not options.long and not options.only:

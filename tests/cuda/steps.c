@@ -18,6 +18,7 @@
  *   cuda_steps PLUGIN synced     what follows a SyncDevice waits for the device
  *   cuda_steps PLUGIN hang       a wait for the device does not return
  *   cuda_steps PLUGIN "hanging launch"   a launch does not return
+ *   cuda_steps PLUGIN "lost PHASE"   the devices are lost in a phase of a step
  *   cuda_steps PLUGIN segments   training loops whose work is replayed as CUDA graphs
  *   cuda_steps PLUGIN "segment failures"   calls about graphs fail
  *   cuda_steps PLUGIN transfers  copies through shared memory and between devices, counted
@@ -63,10 +64,11 @@ static void find_driver(void) {
     *(void **)&driver.hold = dlsym(library, "simHold");
     *(void **)&driver.block = dlsym(library, "simBlockCall");
     *(void **)&driver.fail = dlsym(library, "simFailCall");
+    *(void **)&driver.kill = dlsym(library, "simKillAtCall");
     *(void **)&driver.set_workspace = dlsym(library, "simSetWorkspace");
     *(void **)&driver.on_flush = dlsym(library, "simOnFlush");
-    CHECK(driver.count && driver.hold && driver.block && driver.fail && driver.set_workspace &&
-          driver.on_flush);
+    CHECK(driver.count && driver.hold && driver.block && driver.fail && driver.kill &&
+          driver.set_workspace && driver.on_flush);
 }
 
 void await_calls(const char *call, unsigned long n) {
@@ -208,6 +210,8 @@ int main(int argc, char **argv) {
     bool (*const run)(void) = mode_find(mode);
     if (is_open && run)
         n_failed += !run();
+    else if (is_open && strncmp(mode, "lost ", 5) == 0)
+        n_failed += !run_lost(mode + 5);
     else if (is_open && strcmp(mode, "many") == 0)
         n_failed += run_threads();
     else

@@ -26,6 +26,7 @@ struct sim_driver {
     CUresult (*hold)(int is_held);
     CUresult (*block)(const char *call, int is_blocked);
     CUresult (*fail)(const char *call, unsigned long n, CUresult error);
+    CUresult (*kill)(const char *call, unsigned long n);
     void (*set_workspace)(int64_t size_bytes);
     void (*on_flush)(void (*flush)(void));
 };
@@ -101,6 +102,8 @@ bool run_workspace(void);
 bool run_planning(void);
 bool run_engines(void);
 bool run_synced(void);
+/* An unknown phase: lists the phases. */
+bool run_lost(const char *phase);
 bool run_hang(void);
 bool run_hanging_launch(void);
 bool run_rdma(void);

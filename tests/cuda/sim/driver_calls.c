@@ -47,8 +47,8 @@ static void wait_for_release(enum call call) {
 }
 
 /* The call that ends the device process, and which one of its kind. */
-static int killer = -1;
-static unsigned long killer_at;
+static atomic_int killer = -1;
+static atomic_ulong killer_at;
 
 /* The call that waits for a test, which one of its kind, and the named pipe that the test opens. */
 static int gate = -1;
@@ -75,7 +75,7 @@ CUresult call_begin(enum call call) {
         wait_for_release(call);
     if ((int)call == gate && n == gate_at)
         wait_at_gate();
-    if ((int)call == killer && n == killer_at)
+    if ((int)call == atomic_load_explicit(&killer, memory_order_acquire) && n == killer_at)
         link_kill();
     if (atomic_load_explicit(&failures[call].at, memory_order_acquire) == n)
         return failures[call].error;
@@ -106,6 +106,15 @@ EXPORTED CUresult simFailCall(const char *symbol, unsigned long n, CUresult erro
     return CUDA_SUCCESS;
 }
 
+EXPORTED CUresult simKillAtCall(const char *symbol, unsigned long n) {
+    int call = call_find(symbol);
+    if (call < 0)
+        return CUDA_ERROR_NOT_FOUND;
+    killer_at = atomic_load(&counts[call]) + n;
+    atomic_store_explicit(&killer, call, memory_order_release);
+    return CUDA_SUCCESS;
+}
+
 EXPORTED CUresult simBlockCall(const char *symbol, int blocks) {
     int call = call_find(symbol);
     if (call < 0)
@@ -122,11 +131,10 @@ static CUresult failures_result;
 static void killer_read(void) {
     const char *text = getenv("MILLRACE_SIM_KILL");
     char symbol[64];
+    unsigned long n;
     if (text == NULL || *text == '\0')
         return;
-    if (sscanf(text, "%63[^:]:%lu", symbol, &killer_at) == 2)
-        killer = call_find(symbol);
-    if (killer < 0) {
+    if (sscanf(text, "%63[^:]:%lu", symbol, &n) != 2 || simKillAtCall(symbol, n) != CUDA_SUCCESS) {
         link_report("MILLRACE_SIM_KILL: not SYMBOL:N, or no such call");
         failures_result = CUDA_ERROR_INVALID_VALUE;
     }

@@ -64,6 +64,9 @@ unsigned long simCallCount(const char *symbol);
 /* The nth call from now of a symbol fails with an error, once. */
 CUresult simFailCall(const char *symbol, unsigned long n, CUresult error);
 
+/* The nth call of a symbol from now on kills the device process, as MILLRACE_SIM_KILL. */
+CUresult simKillAtCall(const char *symbol, unsigned long n);
+
 /* Calls of a symbol wait from now on, as those of a driver that hangs, until they are released. A
  * waiting call is counted already. */
 CUresult simBlockCall(const char *symbol, int is_blocked);

@@ -263,17 +263,35 @@ def suite_cuda(options):
     return tally
 
 
-def replays_sanitized():
-    """A sample of replayed ops with daemons under AddressSanitizer and UBSan. The library of the
-    simulated device handles SIGSEGV itself."""
-    if not build("build-asan"):
-        return Tally(0, 1)
-    env = {"MILLRACE_BUILD": "build-asan", "MILLRACE_BIN": os.path.join(ROOT, "build-asan", "bin"),
-           "MILLRACE_KERNELS_BUILD": os.environ.get("MILLRACE_BUILD", "build"),
-           "ASAN_OPTIONS": "handle_segv=0:detect_leaks=1",
-           "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
-    return run_python_suite("tests/cuda/run_ops.py", argparse.Namespace(long=False), env=env,
-                            arguments=["--replays", "--sample", "60"])
+# What daemons under a sanitizer run on simulated GPUs: a sample of about a minute each, or a larger
+# one with --long. TensorFlow's client takes a good part of the time.
+GPU_SANITIZED = [
+    ("run_ops.py", ["--sample", "60"], ["--sample", "600"]),
+    ("run_ops.py", ["--replays", "--sample", "30"], ["--replays", "--sample", "300"]),
+    ("run_fused.py", ["--sample", "60", "--compiled", "2"], ["--compiled", "4"]),
+    ("run_networks.py", ["--only", "lstm_attention"], []),
+]
+
+
+def gpu_sanitized(options):
+    """Ops, fused programs and networks under AddressSanitizer with UBSan, and under
+    ThreadSanitizer. The library of the simulated device handles SIGSEGV itself."""
+    tally = Tally()
+    for directory in ("build-asan", "build-tsan"):
+        if not build(directory):
+            tally.failed += 1
+            continue
+        env = {"MILLRACE_BUILD": directory,
+               "MILLRACE_BIN": os.path.join(ROOT, directory, "bin"),
+               "MILLRACE_KERNELS_BUILD": os.environ.get("MILLRACE_BUILD", "build"),
+               "ASAN_OPTIONS": "handle_segv=0:detect_leaks=1:detect_stack_use_after_return=1",
+               "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+               "TSAN_OPTIONS": "handle_segv=0:halt_on_error=1:suppressions="
+                               + os.path.join(ROOT, "tests", "tsan.supp")}
+        for script, some, many in GPU_SANITIZED:
+            tally.add(run_python_suite("tests/cuda/" + script, argparse.Namespace(long=False),
+                                       env=env, arguments=many if options.long else some))
+    return tally
 
 
 def suite_gpu(options):
@@ -288,7 +306,7 @@ def suite_gpu(options):
     tally.add(run_python_suite("tests/cuda/run_ops.py", options,
                                arguments=["--replays"] + ([] if options.long else
                                                           ["--sample", "300"])))
-    tally.add(replays_sanitized())
+    tally.add(gpu_sanitized(options))
     tally.add(run_python_suite("tests/cuda/run_fused.py", options))
     tally.add(run_python_suite("tests/differential/run_kernels.py", options, 14400,
                                env={"GRAPH_EVAL_GPU": plugin},

@@ -40,6 +40,11 @@ BUILD = os.path.join(ROOT, os.environ.get("MILLRACE_BUILD", "build"))
 KERNELS = os.path.join(ROOT, os.environ.get("MILLRACE_KERNELS_BUILD", BUILD), "tests", "cuda")
 PROGRAM = os.path.join(BUILD, "tests", "cuda", "cuda_steps")
 PLUGIN = os.path.join(BUILD, "kernels", "cuda", "millrace-cuda.so")
+# In place of NVRTC; asked only where a program has fused nodes.
+COMPILER = ("c++ -x c++ -std=c++17 -O1 -fsanitize=thread -Wno-tsan -ffp-contract=off -w "
+            f"-D_GNU_SOURCE -fno-exceptions -fno-rtti -I {ROOT} -include "
+            f"{ROOT}/tests/cuda/sim/device_runtime.h -fPIC -shared -nodefaultlibs "
+            "-Wl,--no-as-needed -lc -lm")
 TIMEOUT_S = 120
 N_SAMPLED = 60
 UNKNOWN, ILLEGAL_ADDRESS, OUT_OF_MEMORY = 999, 700, 2
@@ -62,7 +67,7 @@ MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunch
 MODES = ("warm", "ahead", "many", "kept", "waiting", "holders", "size", "traced", "workspace",
          "planning", "engines", "synced", "hang", "hanging launch", "rdma", "rdma failures",
          "saves", "segments", "segment failures", "transfers", "arriving", "closing", "team",
-         "exhausted", "hanging team")
+         "exhausted", "hanging team", "compiled")
 LONG_MODES = (*MODES, "patience")
 HANGING_MODES = ("hang", "hanging launch", "hanging team")
 N_STREAMS = 5  # of a device
@@ -83,6 +88,8 @@ def environment(case, report, seed):
            # both ways of large copies: by several threads, and by one
            "MILLRACE_STEPS_COPY_THREADS": "1" if seed % 4 == 0 else "3",
            "ASAN_OPTIONS": "handle_segv=0:detect_leaks=0",
+           "MILLRACE_SIM_REPORT": report, "MILLRACE_SIM_COMPILER": COMPILER,
+           "ASAN_OPTIONS": "handle_segv=0:detect_leaks=0:detect_stack_use_after_return=1",
            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
            "TSAN_OPTIONS": "handle_segv=0:halt_on_error=1"}
     if case and case.error == LOST:
@@ -223,7 +230,7 @@ def main():
             output, _, problem = run(None, folder, options.seed, f"lost {phase}")
             failed = [line for line in output.splitlines() if ": failed: " in line]
             problem = problem or lost_problem(output, failed)
-            if problem or "did not end well: 0" not in output or len(failed) != 3:
+            if problem or "did not end well: 0" not in output or len(failed) < 2:
                 n_failed += 1
                 print(f"lost in the phase {phase}: {problem}\n{output}", flush=True)
         for mode in modes:

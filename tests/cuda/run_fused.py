@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares fused programs of a simulated GPU with the same nodes alone, to the bit.
 
-    tests/cuda/run_fused.py [--long] [--only TEXT] [--seed N] [--planted] [--compiled N]
+    tests/cuda/run_fused.py [--long] [--only TEXT] [--seed N] [--sample N] [--planted]
+                            [--compiled N]
 
 Two clusters run the same graphs on a simulated GPU: one fuses, the other has --disable-passes fuse.
 First each instruction of every type, with a selection behind it, so that it is fused; then random
@@ -9,8 +10,9 @@ programs with several shapes and outputs; then programs that no launch can hold,
 fail, of which the message has to name the right nodes. Each step runs five times, so that it is
 replayed as a CUDA graph, too. Where shapes allow it, the fusing cluster must have launched less.
 Then N cases (by default a few) run until their programs have been compiled, by the host's compiler
-in place of NVRTC. With --planted or --long it also compiles the interpreter with each bug of
-planted/fused-*.patch, and must find that one. Ends with "N passed, N failed".
+in place of NVRTC. --sample draws at most N cases by the seed. With --planted or --long it also
+compiles the interpreter with each bug of planted/fused-*.patch, and must find that one. Ends with
+"N passed, N failed".
 """
 import argparse
 import glob
@@ -25,6 +27,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import numpy  # noqa: E402
 import planted_bugs  # noqa: E402
+import run_failures  # noqa: E402
 import run_ops  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
@@ -293,10 +296,6 @@ def planted_failures(listed, kernels, plugin):
 
 # ---- programs that are compiled at run time ----
 
-COMPILER = ("c++ -x c++ -std=c++17 -O1 -fsanitize=thread -Wno-tsan -ffp-contract=off -w "
-            f"-D_GNU_SOURCE -fno-exceptions -fno-rtti -I {run_ops.ROOT} -include "
-            f"{run_ops.ROOT}/tests/cuda/sim/device_runtime.h -fPIC -shared -nodefaultlibs "
-            "-Wl,--no-as-needed -lc -lm")
 MOST_RUNS = 2000  # of a case, of which the third asks for the compiler
 
 
@@ -331,7 +330,7 @@ def compiled_case(fusing, plain, case):
 def compiled_failures(listed, kernels, plugin):
     os.environ["MILLRACE_SIM_KERNELS"] = ":".join(kernels)
     flags = ["--gpu", "require", "--gpu-plugin", plugin]
-    os.environ["MILLRACE_SIM_COMPILER"] = COMPILER
+    os.environ["MILLRACE_SIM_COMPILER"] = run_failures.COMPILER
     try:
         with Cluster(n_workers=1, worker_flags=flags) as fusing:
             os.environ.pop("MILLRACE_SIM_COMPILER")
@@ -357,6 +356,7 @@ def main():
                         help="how many cases run until they are compiled")
     parser.add_argument("--only")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sample", type=int, metavar="N", help="at most this many cases")
     parser.add_argument("--planted", action="store_true", help="find the bugs of planted/ as well")
     arguments = parser.parse_args()
     cases = run_ops.Cases(arguments.seed, arguments.only)
@@ -375,6 +375,8 @@ def main():
     for i in range(400 if arguments.long else 60):
         random_program(cases, arguments.seed * 1000 + i)
     listed += cases.list
+    if arguments.sample and arguments.sample < len(listed):
+        listed = random.Random(arguments.seed).sample(listed, arguments.sample)
     tests = os.path.join(run_ops.BUILD, "tests", "cuda")
     path = os.environ.get("LD_LIBRARY_PATH", "")
     os.environ["LD_LIBRARY_PATH"] = os.path.join(tests, "sim") + (":" + path if path else "")
@@ -390,7 +392,7 @@ def main():
     sampled = sampled[:arguments.compiled]
     failures += compiled_failures(sampled, kernels, plugin) if sampled else []
     never = sorted(wanted - fused - NOT_FUSED)
-    if never and not arguments.only:
+    if never and not (arguments.only or arguments.sample):
         failures.append(f"never fused: {' '.join(never)}")
     n_planted = 0
     if arguments.planted or arguments.long:

@@ -487,6 +487,8 @@ def run_batch(target, part, n_runs=1):
             try:
                 values = session.run(fetches, feeds)
                 later = [bits(session.run(fetches, feeds)) for _ in range(n_runs - 1)]
+            except (tf.errors.UnavailableError, tf.errors.AbortedError):
+                raise  # a session with a daemon that has died would wait for it
             except tf.errors.OpError as error:
                 if len(part) == 1:
                     return [f"{part[0][0]}: {error.message}"]

@@ -10,6 +10,7 @@
  *   cuda_steps PLUGIN waiting   a step that waits for memory, and gets it
  *   cuda_steps PLUGIN patience  a step that waits for memory, and gets none for ten seconds
  *   cuda_steps PLUGIN holders   a step that finds no memory, and says who holds it
+ *   cuda_steps PLUGIN compiled   fused programs while they are compiled, which may fail
  *   cuda_steps PLUGIN exhausted  steps that find no memory in each of their phases
  *   cuda_steps PLUGIN traced  a traced step, with times of the device
  *   cuda_steps PLUGIN workspace  convolutions whose best engine wants more memory than there is
@@ -139,6 +140,7 @@ static const struct mode {
     {"patience", run_patience},
     {"holders", run_holders},
     {"exhausted", run_exhausted},
+    {"compiled", run_compiled},
     {"size", run_cancelled_size},
     {"traced", run_traced},
     {"workspace", run_workspace},

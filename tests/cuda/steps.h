@@ -97,6 +97,7 @@ bool run_waiting(void);
 bool run_patience(void);
 bool run_holders(void);
 bool run_exhausted(void);
+bool run_compiled(void);
 bool run_traced(void);
 bool run_workspace(void);
 bool run_planning(void);

@@ -69,8 +69,11 @@ class Daemon:
         self.wait_until_ready()
 
     def log_tail(self, n_lines=30):
+        """The last lines; a sanitizer's report from its beginning."""
         with open(self.log_path, errors="replace") as log:
-            return "".join(log.readlines()[-n_lines:])
+            lines = log.readlines()
+        first = next((i for i, line in enumerate(lines) if "Sanitizer: " in line), len(lines))
+        return "".join(lines[first:][:100] or lines[-n_lines:])
 
     def wait_until_ready(self):
         deadline = time.time() + START_TIMEOUT_S
@@ -131,6 +134,8 @@ class Cluster:
         complaints = self.stop()
         if complaints and exc_type is None:
             raise ClusterError("\n".join(complaints))
+        if complaints:  # why the client has failed
+            print("\n".join(complaints), flush=True)
 
     @property
     def tasks(self):

@@ -92,6 +92,8 @@ void gpu_unlock(struct gpu_device *gpu) { pthread_mutex_unlock(&gpu->lock); }
 void gpu_drain(struct gpu_device *gpu, CUstream stream) {
     enum { TRIES = 3 };
     CUresult error = CUDA_SUCCESS;
+    if (atomic_load(&gpu->is_hung)) /* the call would not return either */
+        return;
     for (int i = 0; i < TRIES; i++) {
         error = gpu->api->cuStreamSynchronize(stream);
         if (error == CUDA_SUCCESS)

@@ -237,7 +237,7 @@ void gpu_copiers_abandon(struct gpu_device *gpu);
 
 /* Waits until a stream has done all its work, so that the caller may free the memory that the work
  * uses. Called after a failure. If the driver cannot tell whether the work has ended, the device is
- * marked as failed. */
+ * marked as failed. Does not wait for a device that hangs, whose memory is never freed. */
 void gpu_drain(struct gpu_device *gpu, CUstream stream);
 /* Is more than GPU_MAX_AHEAD enqueued that is not known to have ended? */
 static inline bool gpu_is_far_ahead(struct gpu_device *gpu) {

@@ -18,6 +18,7 @@
  *   cuda_steps PLUGIN engines    a convolution whose best engine fails
  *   cuda_steps PLUGIN synced     what follows a SyncDevice waits for the device
  *   cuda_steps PLUGIN hang       a wait for the device does not return
+ *   cuda_steps PLUGIN "hanging copies"   copies between devices do not end
  *   cuda_steps PLUGIN "hanging launch"   a launch does not return
  *   cuda_steps PLUGIN "lost PHASE"   the devices are lost in a phase of a step
  *   cuda_steps PLUGIN segments   training loops whose work is replayed as CUDA graphs
@@ -149,6 +150,7 @@ static const struct mode {
     {"synced", run_synced},
     {"hang", run_hang},
     {"hanging launch", run_hanging_launch},
+    {"hanging copies", run_hanging_copies},
     {"rdma", run_rdma},
     {"rdma failures", run_rdma_failures},
     {"saves", run_saves},

@@ -1,6 +1,7 @@
 /* Modes of cuda_steps: calls of the driver that do not return. */
 #include "tests/cuda/steps.h"
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <stdio.h>
 
@@ -90,6 +91,79 @@ bool run_hanging_team(void) {
     CHECK(driver.block("cuEventSynchronize", 0) == 0);
     tensor_clear(&from);
     tensor_clear(&on_device);
+    return is_well;
+}
+
+/* ---- copies between devices that hang ---- */
+
+static const struct program *two_devices(void) {
+    for (size_t i = 0; i < n_programs; i++)
+        if (strcmp(programs[i].name, "two devices") == 0)
+            return &programs[i];
+    CHECK(!"there is none");
+}
+
+static bool waits_for(struct run *run, const char *what) {
+    struct str waits = STR_INIT;
+    execution_describe_waits(&run->execution, 1, &waits);
+    bool is = strstr(str_text(&waits), what) != NULL;
+    str_fini(&waits);
+    return is;
+}
+
+/* Lets the devices do what is enqueued, by a call that is not blocked. */
+static void *run_enqueued(void *arg) {
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    CUresult (*retain)(CUcontext *, CUdevice), (*set_current)(CUcontext), (*synchronize)(void);
+    *(void **)&retain = dlsym(library, "cuDevicePrimaryCtxRetain");
+    *(void **)&set_current = dlsym(library, "cuCtxSetCurrent");
+    *(void **)&synchronize = dlsym(library, "cuCtxSynchronize");
+    for (CUdevice d = 0; d < 2; d++) {
+        CUcontext context;
+        CHECK(retain(&context, d) == 0 && set_current(context) == 0 && synchronize() == 0);
+    }
+    return arg;
+}
+
+/* Two steps copy from GPU 0 to GPU 1 and back, and no wait for a device returns. GPU 0 is found to
+ * hang, so the steps fail, and wait for GPU 1. Once that is found to hang, its copier ends the
+ * copies that are queued, and then the steps' waits, without asking the driver. */
+bool run_hanging_copies(void) {
+    static const char *const calls[] = {"cuEventSynchronize", "cuStreamSynchronize"};
+    struct run runs[2];
+    struct plan *plans[2];
+    pthread_t thread;
+    struct device *first = &devices[N_CPUS], *second = &devices[N_CPUS + 1];
+    bool is_well = true;
+    for (int i = 0; i < 2; i++) {
+        struct status *st = make_plan(two_devices(), false, &plans[i]);
+        CHECK(!st);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(calls); i++)
+        CHECK(driver.block(calls[i], 1) == 0);
+    unsigned long n = driver.count("cuMemcpyPeerAsync");
+    for (int i = 0; i < 2; i++)
+        start_plan(&runs[i], two_devices(), plans[i]);
+    await_calls("cuMemcpyPeerAsync", n + 4);
+    for (int i = 0; i < 2; i++) /* for the fetch, so all else is enqueued */
+        while (!waits_for(&runs[i], "\n"))
+            sched_yield();
+    CHECK(pthread_create(&thread, NULL, run_enqueued, NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    while (!first->ops->failure(first))
+        first->ops->probe(first, 1);
+    for (int i = 0; i < 2; i++)
+        while (!waits_for(&runs[i], "device:GPU:1 to end what is enqueued"))
+            sched_yield();
+    while (!second->ops->failure(second))
+        second->ops->probe(second, 1);
+    for (int i = 0; i < 2; i++) {
+        is_well &= is_told("step", end_plan(&runs[i]), "it has made no progress for");
+        run_clear(&runs[i]);
+        plan_unref(plans[i]);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(calls); i++)
+        CHECK(driver.block(calls[i], 0) == 0);
     return is_well;
 }
 

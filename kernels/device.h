@@ -66,6 +66,8 @@ enum device_count {
     DEVICE_CAPTURES,      /* segments that were captured */
     DEVICE_INTERRUPTED,   /* segments that were expected, and then went on in another way */
     DEVICE_FAILED,        /* segments that were given up after a failed call */
+    /* segments that were not replayed, although the same work was captured at other addresses */
+    DEVICE_OTHER_ADDRESSES,
     /* why segments have ended that were not replayed */
     DEVICE_ENDS_OTHER_USE, /* of the device's queue: a copy, an event */
     DEVICE_ENDS_LIBRARY,   /* a convolution */
@@ -88,6 +90,8 @@ enum device_count {
     DEVICE_FROM_PEER_STAGED_BYTES,
     /* calls of the driver that map, unmap or pin memory, of which a warm step makes none */
     DEVICE_MEMORY_CALLS,
+    /* values that were put at another address than in the step before */
+    DEVICE_MOVED,
     /* fused programs that were compiled, and those that cannot be */
     DEVICE_COMPILED,
     DEVICE_NOT_COMPILED,

@@ -83,7 +83,8 @@ static COLD struct status *alloc_patiently(struct gpu_device *gpu, size_t size_b
     give_back_graphs(gpu);
     for (;;) {
         uint64_t n_freed = gpu_memory_n_freed(&gpu->memory);
-        struct status *st = gpu_memory_alloc(&gpu->memory, size_bytes, ret, ret_free_number);
+        struct status *st =
+            gpu_memory_alloc(&gpu->memory, GPU_PLACE_NONE, size_bytes, ret, ret_free_number);
         if (!st)
             return NULL;
         if (status_code(st) != STATUS_RESOURCE_EXHAUSTED)
@@ -117,8 +118,8 @@ struct status *gpu_buffer_try_new(struct gpu_device *gpu, size_t size_bytes, CUs
                                   struct buffer **ret, uint64_t *ret_free_number) {
     struct gpu_block *block;
     TRY(gpu_enter(gpu));
-    struct status *st =
-        gpu_memory_alloc(&gpu->memory, MAX(size_bytes, (size_t)1), &block, ret_free_number);
+    struct status *st = gpu_memory_alloc(&gpu->memory, gpu_site_next(gpu, stream, size_bytes),
+                                         MAX(size_bytes, (size_t)1), &block, ret_free_number);
     if (unlikely(st != NULL))
         return status_code(st) == STATUS_RESOURCE_EXHAUSTED ? st : gpu_look_take(gpu, st);
     *ret = wrap(gpu, block, stream);

@@ -464,6 +464,7 @@ static void read_counts(struct device *device, uint64_t *ret) {
         ret[i] = atomic_load_explicit(&gpu->segments.counts[i], memory_order_relaxed);
     struct gpu_compiler_counts compiled = gpu_compiler_count(gpu->compiler);
     ret[DEVICE_MEMORY_CALLS] = atomic_load_explicit(&gpu->memory.n_calls, memory_order_relaxed);
+    ret[DEVICE_MOVED] = atomic_load_explicit(&gpu->memory.n_moved, memory_order_relaxed);
     ret[DEVICE_COMPILED] = compiled.compiled;
     ret[DEVICE_NOT_COMPILED] = compiled.failed;
 }

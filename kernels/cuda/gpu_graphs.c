@@ -124,6 +124,7 @@ struct gpu_segment *gpu_graph_capture(struct gpu_device *gpu) {
     struct gpu_segment *segment = xcalloc(1, sizeof *segment);
     size_t n = (size_t)s->n;
     segment->n = s->n;
+    segment->kinds = s->kinds;
     segment->work = memcpy(xcalloc(n, sizeof *segment->work), s->work, n * sizeof *s->work);
     segment->hashes = memcpy(xcalloc(n, sizeof *s->hashes), s->hashes, n * sizeof *s->hashes);
     segment->nodes = xcalloc(n, sizeof *segment->nodes);

@@ -1,8 +1,7 @@
 /* The allocator of a GPU's memory (gpu_memory.h).
  *
  * Blocks are a list by address that covers what is mapped without a gap. No two free blocks are
- * neighbours. Free blocks are also in a bin by size; a bin holds sizes within an eighth of each
- * other, so the best fit is the smallest of the first bin with one that fits. */
+ * neighbours. */
 #include "kernels/cuda/gpu_memory.h"
 
 #include <errno.h>
@@ -15,7 +14,7 @@
 
 enum { STEP_BYTES = 32 << 20 };
 
-enum { WAIT_NS = 100000000 };
+enum { WAIT_NS = 100000000, LOOSE_BYTES = 1 << 20, MAX_WIDENING = 12 };
 
 /* ---- records ---- */
 
@@ -30,69 +29,6 @@ static struct gpu_block *record_new(struct gpu_memory *memory) {
 static void record_free(struct gpu_memory *memory, struct gpu_block *block) {
     block->bin_next = memory->spare;
     memory->spare = block;
-}
-
-/* ---- bins ---- */
-
-/* Grows with the size: three bits below the leading one. */
-static size_t bin_of(size_t size_bytes) {
-    size_t units = size_bytes >> 8; /* blocks are multiples of 256 at least */
-    if (units < 8)
-        return units;
-    unsigned log2 = 63 - (unsigned)__builtin_clzll(units);
-    return (size_t)(log2 - 2) * 8 + ((units >> (log2 - 3)) & 7);
-}
-
-static void bin_add(struct gpu_memory *memory, struct gpu_block *block) {
-    size_t bin = bin_of(block->size_bytes);
-    block->is_free = true;
-    block->bin_prev = NULL;
-    block->bin_next = memory->bins[bin];
-    if (block->bin_next)
-        block->bin_next->bin_prev = block;
-    memory->bins[bin] = block;
-    memory->bin_bits[bin / 64] |= UINT64_C(1) << bin % 64;
-}
-
-static void bin_remove(struct gpu_memory *memory, struct gpu_block *block) {
-    size_t bin = bin_of(block->size_bytes);
-    if (block->bin_prev)
-        block->bin_prev->bin_next = block->bin_next;
-    else
-        memory->bins[bin] = block->bin_next;
-    if (block->bin_next)
-        block->bin_next->bin_prev = block->bin_prev;
-    if (!memory->bins[bin])
-        memory->bin_bits[bin / 64] &= ~(UINT64_C(1) << bin % 64);
-    block->is_free = false;
-}
-
-/* Of blocks of the same size the first by address, so that a step gets the addresses of the step
- * before it. */
-static struct gpu_block *smallest_that_fits(struct gpu_block *block, size_t size_bytes) {
-    struct gpu_block *best = NULL;
-    for (; block; block = block->bin_next)
-        if (block->size_bytes >= size_bytes &&
-            (!best || block->size_bytes < best->size_bytes ||
-             (block->size_bytes == best->size_bytes && block->address < best->address)))
-            best = block;
-    return best;
-}
-
-static struct gpu_block *best_fit(struct gpu_memory *memory, size_t size_bytes) {
-    size_t first = bin_of(size_bytes);
-    for (size_t word = first / 64; word < ARRAY_LEN(memory->bin_bits); word++) {
-        uint64_t bits = memory->bin_bits[word];
-        if (word == first / 64)
-            bits &= ~UINT64_C(0) << first % 64;
-        for (; bits; bits &= bits - 1) {
-            size_t bin = word * 64 + (size_t)__builtin_ctzll(bits);
-            struct gpu_block *block = smallest_that_fits(memory->bins[bin], size_bytes);
-            if (block)
-                return block;
-        }
-    }
-    return NULL;
 }
 
 /* ---- the mapped part ---- */
@@ -155,7 +91,7 @@ static void unmap_step(struct gpu_memory *memory) {
 static void append_step(struct gpu_memory *memory) {
     struct gpu_block *last = memory->last;
     if (last && last->is_free) {
-        bin_remove(memory, last);
+        gpu_free_blocks_remove(&memory->free, last);
     } else {
         struct gpu_block *block = record_new(memory);
         block->address = memory->base + memory->mapped_bytes - memory->step_bytes;
@@ -168,7 +104,7 @@ static void append_step(struct gpu_memory *memory) {
         memory->last = last = block;
     }
     last->size_bytes += memory->step_bytes;
-    bin_add(memory, last);
+    gpu_free_blocks_add(&memory->free, last);
 }
 
 /* Maps steps until a block of that size is free at the end. */
@@ -186,51 +122,119 @@ static struct status *grow(struct gpu_memory *memory, size_t size_bytes) {
 
 /* ---- blocks ---- */
 
-/* Cuts off what is beyond size_bytes as a free block. */
-static void split(struct gpu_memory *memory, struct gpu_block *block, size_t size_bytes) {
-    if (block->size_bytes == size_bytes)
-        return;
+/* Cuts a block after size_bytes, and returns the rest, which is in no list of free blocks. */
+static struct gpu_block *cut(struct gpu_memory *memory, struct gpu_block *block,
+                             size_t size_bytes) {
     struct gpu_block *rest = record_new(memory);
     rest->before = block;
     rest->after = block->after;
     rest->address = block->address + size_bytes;
     rest->size_bytes = block->size_bytes - size_bytes;
     rest->free_number = block->free_number;
+    rest->is_free = false;
     if (rest->after)
         rest->after->before = rest;
     else
         memory->last = rest;
     block->after = rest;
     block->size_bytes = size_bytes;
-    bin_add(memory, rest);
+    return rest;
 }
 
-struct status *gpu_memory_alloc(struct gpu_memory *memory, size_t size_bytes,
+/* Takes [address, address + size_bytes) out of a free block that has it. */
+static struct gpu_block *take(struct gpu_memory *memory, struct gpu_block *block,
+                              CUdeviceptr address, size_t size_bytes) {
+    gpu_free_blocks_remove(&memory->free, block);
+    if (address > block->address) {
+        struct gpu_block *front = block;
+        block = cut(memory, front, (size_t)(address - front->address));
+        gpu_free_blocks_add(&memory->free, front);
+    }
+    if (block->size_bytes > size_bytes)
+        gpu_free_blocks_add(&memory->free, cut(memory, block, size_bytes));
+    return block;
+}
+
+static struct gpu_block *take_at(struct gpu_memory *memory, uint32_t at, size_t size_bytes) {
+    if (!at)
+        return NULL;
+    CUdeviceptr address = memory->base + (at - (uint64_t)1) * memory->alignment;
+    struct gpu_block *block = gpu_free_blocks_around(&memory->free, address, size_bytes);
+    return block ? take(memory, block, address, size_bytes) : NULL;
+}
+
+/* A block at the place of a site. If it is taken, a new place is sought: a small block does not
+ * take the hole that just fits, because that is mostly the other place of a value which alternates
+ * between two, so it is taken in the next step. The more often a site had to move, the wider is the
+ * hole. NULL: the best fit serves. */
+static struct gpu_block *take_place(struct gpu_memory *memory, uint64_t site, size_t size_bytes) {
+    struct gpu_place *place = gpu_places_find(&memory->places, site);
+    if (!place)
+        return NULL;
+    bool is_own = place->block->site == site; /* the site's latest block is not freed yet */
+    struct gpu_block *block = take_at(memory, place->at[is_own], size_bytes);
+    if (block)
+        return block;
+    atomic_fetch_add_explicit(&memory->n_moved, 1, memory_order_relaxed);
+    if (size_bytes > LOOSE_BYTES)
+        return NULL;
+    place->n_moves = MIN(place->n_moves + 1, (uint32_t)MAX_WIDENING);
+    struct gpu_block *wide = gpu_free_blocks_best_fit(&memory->free, size_bytes << place->n_moves);
+    return wide ? take(memory, wide, wide->address, size_bytes) : NULL;
+}
+
+/* The best fit, in memory that is mapped for it if need be. If there is none, the places may have
+ * parted what is free, so they are forgotten. */
+static struct status *take_best(struct gpu_memory *memory, size_t size_bytes,
+                                struct gpu_block **ret) {
+    struct gpu_block *block = gpu_free_blocks_best_fit(&memory->free, size_bytes);
+    if (!block) {
+        struct status *st = grow(memory, size_bytes);
+        if (st) {
+            gpu_places_clear(&memory->places);
+            return st;
+        }
+        block = gpu_free_blocks_best_fit(&memory->free, size_bytes);
+    }
+    CHECK(block);
+    *ret = take(memory, block, block->address, size_bytes);
+    return NULL;
+}
+
+static void note_place(struct gpu_memory *memory, uint64_t site, const struct gpu_block *block) {
+    uint64_t at = (block->address - memory->base) / memory->alignment + 1;
+    if (at <= UINT32_MAX)
+        gpu_places_note(&memory->places, site, (uint32_t)at, block);
+}
+
+struct status *gpu_memory_alloc(struct gpu_memory *memory, uint64_t site, size_t size_bytes,
                                 struct gpu_block **ret, uint64_t *ret_free_number) {
     struct status *st = NULL;
+    struct gpu_block *block = NULL;
     if (size_bytes > memory->limit_bytes)
         return status_exhausted("%zu bytes are more than the limit of %zu", size_bytes,
                                 memory->limit_bytes);
     size_t size =
         MAX(size_bytes + memory->alignment - 1, memory->alignment) & ~(memory->alignment - 1);
     pthread_mutex_lock(&memory->lock);
-    struct gpu_block *block = best_fit(memory, size);
-    if (!block && !(st = grow(memory, size)))
-        block = best_fit(memory, size);
-    if (block) {
-        bin_remove(memory, block);
-        split(memory, block, size);
+    if (site != GPU_PLACE_NONE)
+        block = take_place(memory, site, size);
+    if (!block)
+        st = take_best(memory, size, &block);
+    if (!st) {
+        block->site = site;
+        if (site != GPU_PLACE_NONE)
+            note_place(memory, site, block);
         memory->used_bytes += size;
         memory->peak_bytes = MAX(memory->peak_bytes, memory->used_bytes);
         *ret_free_number = block->free_number;
         *ret = block;
     }
     pthread_mutex_unlock(&memory->lock);
-    CHECK(block || st);
     return st;
 }
 
-/* Joins `next` to the block before it. Neither is in a bin. */
+/* Joins `next` to the block before it. Neither is in the index of free blocks. */
 static void join(struct gpu_memory *memory, struct gpu_block *block, struct gpu_block *next) {
     block->size_bytes += next->size_bytes;
     block->free_number = MAX(block->free_number, next->free_number);
@@ -247,18 +251,19 @@ void gpu_memory_free(struct gpu_memory *memory, struct gpu_block *block) {
         return;
     pthread_mutex_lock(&memory->lock);
     CHECK(!block->is_free);
+    block->site = GPU_PLACE_NONE;
     memory->used_bytes -= block->size_bytes;
     block->free_number = atomic_load_explicit(&memory->enqueued, memory_order_relaxed);
     if (block->after && block->after->is_free) {
-        bin_remove(memory, block->after);
+        gpu_free_blocks_remove(&memory->free, block->after);
         join(memory, block, block->after);
     }
     if (block->before && block->before->is_free) {
         block = block->before;
-        bin_remove(memory, block);
+        gpu_free_blocks_remove(&memory->free, block);
         join(memory, block, block->after);
     }
-    bin_add(memory, block);
+    gpu_free_blocks_add(&memory->free, block);
     memory->n_freed++;
     if (unlikely(memory->n_waiting > 0))
         pthread_cond_broadcast(&memory->freed);
@@ -302,11 +307,11 @@ void gpu_memory_trim(struct gpu_memory *memory) {
     pthread_mutex_lock(&memory->lock);
     struct gpu_block *last = memory->last;
     if (last && last->is_free && last->size_bytes >= memory->step_bytes) {
-        bin_remove(memory, last);
+        gpu_free_blocks_remove(&memory->free, last);
         for (; last->size_bytes >= memory->step_bytes; last->size_bytes -= memory->step_bytes)
             unmap_step(memory);
         if (last->size_bytes > 0) {
-            bin_add(memory, last);
+            gpu_free_blocks_add(&memory->free, last);
         } else {
             memory->last = last->before;
             if (last->before)
@@ -396,12 +401,13 @@ void gpu_memory_fini(struct gpu_memory *memory) {
         memory->spare = block->bin_next;
         free(block);
     }
+    gpu_places_clear(&memory->places);
     free(memory->steps);
     *memory = (struct gpu_memory){0};
 }
 
 void gpu_memory_check(struct gpu_memory *memory) {
-    size_t mapped = 0, used = 0, n_free = 0, n_in_bins = 0;
+    size_t mapped = 0, used = 0, n_free = 0;
     pthread_mutex_lock(&memory->lock);
     for (struct gpu_block *block = memory->last; block; block = block->before) {
         CHECK(block->size_bytes > 0 && block->size_bytes % memory->alignment == 0);
@@ -412,13 +418,7 @@ void gpu_memory_check(struct gpu_memory *memory) {
         used += block->is_free ? 0 : block->size_bytes;
         n_free += block->is_free;
     }
-    for (size_t bin = 0; bin < GPU_MEMORY_BINS; bin++) {
-        CHECK(!memory->bins[bin] == !(memory->bin_bits[bin / 64] >> bin % 64 & 1));
-        for (struct gpu_block *block = memory->bins[bin]; block; block = block->bin_next) {
-            CHECK(block->is_free && bin_of(block->size_bytes) == bin);
-            n_in_bins++;
-        }
-    }
-    CHECK(mapped == memory->mapped_bytes && used == memory->used_bytes && n_free == n_in_bins);
+    CHECK(mapped == memory->mapped_bytes && used == memory->used_bytes &&
+          n_free == gpu_free_blocks_check(&memory->free));
     pthread_mutex_unlock(&memory->lock);
 }

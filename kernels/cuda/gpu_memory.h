@@ -6,8 +6,8 @@
  *   blocks     │ used │ free │ used │   free    │
  *
  * Because the range is one, a free block at its end grows with the next step, and no memory is lost
- * between segments. A block is the best fit; a free one joins its free neighbours at once. What is
- * mapped stays mapped until gpu_memory_trim.
+ * between segments. A block is where the last one of its site was (gpu_places.h), or the best fit; a
+ * free one joins its free neighbours at once. What is mapped stays mapped until gpu_memory_trim.
  *
  * A freed block may be used again at once by whatever is enqueued after the free on the compute
  * stream. Work on another stream must first wait for the compute stream as far as it was at the
@@ -21,28 +21,10 @@
 #include <stdatomic.h>
 
 #include "common/base/status.h"
-#include "common/tensor/buffer.h"
-#include "kernels/cuda/driver_api.h"
+#include "kernels/cuda/gpu_blocks.h"
+#include "kernels/cuda/gpu_places.h"
 
-enum {
-    GPU_MEMORY_BINS = 512, /* free blocks by size: 8 for each power of two */
-    GPU_HOLDER_BYTES = 48,
-    GPU_MEMORY_MAX_USERS = 16, /* devices that may use the memory */
-};
-
-/* A used or free run of bytes. The record of a used block serves as its buffer, so that a value
- * costs one record. */
-struct gpu_block {
-    struct buffer buffer;          /* first; the user's, while the block is used */
-    char holder[GPU_HOLDER_BYTES]; /* the user's */
-    /* the memory's */
-    struct gpu_block *before, *after;      /* by address */
-    struct gpu_block *bin_next, *bin_prev; /* a free one's bin */
-    CUdeviceptr address;
-    size_t size_bytes;    /* usable */
-    uint64_t free_number; /* of the latest free of a part of it */
-    bool is_free;
-};
+enum { GPU_MEMORY_MAX_USERS = 16 }; /* devices that may use the memory */
 
 struct gpu_memory {
     const struct driver_api *api;
@@ -58,6 +40,8 @@ struct gpu_memory {
     _Atomic uint64_t enqueued;
     /* Calls of the driver for memory so far; the device adds its calls for pinned memory. */
     _Atomic uint64_t n_calls;
+    /* Allocations that found none of their site's places free. Written with the lock. */
+    _Atomic uint64_t n_moved;
     pthread_mutex_t lock; /* guards what follows */
     size_t mapped_bytes, used_bytes, peak_bytes;
     CUmemGenericAllocationHandle *steps; /* one for each step that is mapped */
@@ -68,8 +52,8 @@ struct gpu_memory {
     uint64_t n_freed;
     int n_waiting;
     pthread_cond_t freed;
-    struct gpu_block *bins[GPU_MEMORY_BINS];
-    uint64_t bin_bits[GPU_MEMORY_BINS / 64]; /* which bins hold blocks */
+    struct gpu_free_blocks free;
+    struct gpu_places places;
 };
 
 /* Grows a range inside the mapped part to whole steps. */
@@ -84,10 +68,11 @@ void gpu_memory_let_use(struct gpu_memory *memory, CUdevice peer);
 /* Every block must have been freed. Accepts an all-zero memory. */
 void gpu_memory_fini(struct gpu_memory *memory);
 
-/* A block of at least size_bytes. *ret_free_number gets the compute stream's number at the latest
+/* A block of at least size_bytes. Allocations of one site have one size; GPU_PLACE_NONE: the block
+ * is the best fit. *ret_free_number gets the compute stream's number at the latest
  * free of a part of it, 0 for fresh memory. Errors: RESOURCE_EXHAUSTED when the limit or the
  * device's memory is reached; the driver's. */
-struct status *gpu_memory_alloc(struct gpu_memory *memory, size_t size_bytes,
+struct status *gpu_memory_alloc(struct gpu_memory *memory, uint64_t site, size_t size_bytes,
                                 struct gpu_block **ret, uint64_t *ret_free_number) MUST_USE;
 void gpu_memory_free(struct gpu_memory *memory, struct gpu_block *block);
 /* How often a block has been freed. */

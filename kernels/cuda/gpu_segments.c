@@ -6,7 +6,7 @@
 #include "common/base/map.h"
 #include "kernels/cuda/gpu_device.h"
 
-enum { WORK_ALIGNMENT = 16, HASH_SEED = 0x5e6d };
+enum { WORK_ALIGNMENT = 16, HASH_SEED = 0x5e6d, OTHER_STREAMS = 1 };
 
 static void count(struct gpu_segments *s, enum device_count which, uint64_t n) {
     uint64_t before = atomic_load_explicit(&s->counts[which], memory_order_relaxed);
@@ -50,6 +50,35 @@ void gpu_segments_forget(struct gpu_device *gpu) {
         gpu_graph_retire(gpu, s->captured[--s->n_captured]);
     memset(s->seen, 0, sizeof s->seen);
     gpu_graphs_reap(gpu, false);
+}
+
+/* ---- sites of allocations ---- */
+
+uint64_t gpu_site_next(struct gpu_device *gpu, CUstream stream, size_t size_bytes) {
+    struct gpu_segments *s = &gpu->segments;
+    if (!s->is_on)
+        return GPU_PLACE_NONE;
+    bool is_compute = stream == gpu->compute;
+    uint64_t position =
+        is_compute ? atomic_load_explicit(&s->position, memory_order_relaxed) : OTHER_STREAMS;
+    unsigned n = atomic_fetch_add_explicit(is_compute ? &s->n_allocated : &s->n_allocated_elsewhere,
+                                           1, memory_order_relaxed);
+    uint64_t site = hash_mix(hash_mix(position, size_bytes), n);
+    return site == GPU_PLACE_NONE ? site + 1 : site;
+}
+
+/* The sum does not depend on the order, in which copies that end meanwhile have a say. */
+static void note_position(struct gpu_segments *s, uint64_t kind) {
+    uint64_t position = atomic_load_explicit(&s->position, memory_order_relaxed);
+    atomic_store_explicit(&s->position, position + kind, memory_order_relaxed);
+    atomic_store_explicit(&s->n_allocated, 0, memory_order_relaxed);
+}
+
+void gpu_segments_restart(struct gpu_device *gpu) {
+    struct gpu_segments *s = &gpu->segments;
+    atomic_store_explicit(&s->position, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->n_allocated, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->n_allocated_elsewhere, 0, memory_order_relaxed);
 }
 
 /* ---- failures of work that was held back ---- */
@@ -186,18 +215,29 @@ static struct gpu_segment *find(struct gpu_segments *s, bool is_whole) {
     return best;
 }
 
+/* What is equal of the same work in each step. */
+static uint64_t kind_of(const struct gpu_work *work) {
+    uint64_t code = hash_mix((uint64_t)(uintptr_t)work->function,
+                             (uint64_t)(uintptr_t)work->enqueue + work->args_bytes);
+    return hash_mix(code, work->grid.n_blocks | (uint64_t)work->grid.n_threads << 32);
+}
+
 static void note_work(struct gpu_segments *s, const void *owner, const struct gpu_work *work) {
+    uint64_t kind = kind_of(work);
     struct gpu_work *to = &s->work[s->n];
     *to = *work;
     to->args = memcpy(s->bytes + s->n_bytes, work->args, work->args_bytes);
     s->hashes[s->n] = hash_work(work, s->n > 0 ? s->hashes[s->n - 1] : HASH_SEED);
     s->n_bytes += (work->args_bytes + WORK_ALIGNMENT - 1) / WORK_ALIGNMENT * WORK_ALIGNMENT;
+    s->kinds = hash_mix(s->kinds, kind);
     s->owner = owner;
     s->n++;
+    note_position(s, kind);
 }
 
 static void clear(struct gpu_segments *s) {
     s->n = 0;
+    s->kinds = 0;
     s->n_bytes = 0;
     s->candidate = NULL;
     s->owner = NULL;
@@ -293,6 +333,15 @@ static void add_captured(struct gpu_device *gpu, struct gpu_segment *segment) {
     count(s, DEVICE_CAPTURES, 1);
 }
 
+/* The noted work was not replayed. Was the same captured at other addresses? */
+static void look_for_addresses(struct gpu_segments *s) {
+    for (int i = 0; i < s->n_captured; i++)
+        if (s->captured[i]->n == s->n && s->captured[i]->kinds == s->kinds) {
+            count(s, DEVICE_OTHER_ADDRESSES, 1);
+            return;
+        }
+}
+
 /* The noted work was enqueued. Captures it if it has come often enough. */
 static void learn(struct gpu_device *gpu) {
     struct gpu_segments *s = &gpu->segments;
@@ -327,6 +376,7 @@ void gpu_segments_end(struct gpu_device *gpu, enum device_count why) {
             count(s, DEVICE_INTERRUPTED, 1);
             give_parts(gpu, s->n);
         }
+        look_for_addresses(s);
         learn(gpu);
     }
     clear(s);

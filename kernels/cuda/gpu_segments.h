@@ -35,7 +35,7 @@
  * failure of that, or of the device, is the failure of the step which the work is of
  * (gpu_segments_take_failure).
  *
- * Threads: any. All functions but gpu_add_work, gpu_note_block and those with _failure are
+ * Threads: any. All functions but gpu_add_work, gpu_site_next, gpu_note_block and those with _failure are
  * called with the device's lock.
  *
  * Source: CUDA driver API, "Graph Management". Later: graphs with conditional nodes, for loops. */
@@ -51,11 +51,11 @@
 enum {
     SEGMENT_MIN_WORK = 4, /* fewer parts are not worth a graph */
     SEGMENT_MAX_WORK = 256,
-    SEGMENT_MAX_BYTES = 64 << 10, /* of all arguments */
-    SEGMENT_RUNS = 3,             /* captured when it has come this often */
-    SEGMENTS_MAX = 128,           /* graphs of a device; the least recently used one is replaced */
-    SEGMENTS_SEEN = 1024,         /* how many runs of work are counted */
-    SEGMENT_RETRY_RUNS = 100,     /* after a capture that has failed */
+    SEGMENT_MAX_BYTES = 512 << 10, /* of all arguments */
+    SEGMENT_RUNS = 3,              /* captured when it has come this often */
+    SEGMENTS_MAX = 128,            /* graphs of a device; the least recently used one is replaced */
+    SEGMENTS_SEEN = 1024,          /* how many runs of work are counted */
+    SEGMENT_RETRY_RUNS = 100,      /* after a capture that has failed */
 };
 
 struct gpu_work;
@@ -81,6 +81,7 @@ struct gpu_segment {
     int n;
     struct gpu_work *work;
     uint64_t *hashes; /* of the work up to and with each part */
+    uint64_t kinds;   /* a hash of the work without its arguments */
     char *bytes;      /* the arguments of the graph's kernels, as they are now */
     CUgraph graph;
     CUgraphExec exec;
@@ -120,6 +121,7 @@ struct gpu_segments {
     int n;
     struct gpu_work work[SEGMENT_MAX_WORK];
     uint64_t hashes[SEGMENT_MAX_WORK];
+    uint64_t kinds;
     char *bytes;
     uint32_t n_bytes;
     /* Not NULL: the work is held back, and is what this one begins with. */
@@ -133,6 +135,13 @@ struct gpu_segments {
         int n_runs; /* less than 0: it could not be captured */
     } seen[SEGMENTS_SEEN];
     struct gpu_retired *retired;
+
+    /* How far the step is, for the sites of its allocations (gpu_places.h): a sum over the kinds of
+     * the work that it has enqueued, and how much was allocated since then for the compute stream,
+     * and since the step's begin for others. Written with the device's lock, except for counts, and
+     * read without it: a wrong number costs a place only. */
+    _Atomic uint64_t position;
+    _Atomic unsigned n_allocated, n_allocated_elsewhere;
 
     /* Blocks that begin and end while work is held back, on a simulated device only. */
     pthread_mutex_t notes_lock; /* guards what follows */
@@ -165,6 +174,8 @@ struct status *gpu_segments_add(struct gpu_device *gpu, const void *owner,
 struct status *gpu_add_work(struct kernel_ctx *ctx, struct gpu_work *work) MUST_USE;
 /* Ends the segment: enqueues what is held back. `why` is one of DEVICE_ENDS_…. */
 void gpu_segments_end(struct gpu_device *gpu, enum device_count why);
+/* A step has ended, so the next work is a step's first one. */
+void gpu_segments_restart(struct gpu_device *gpu);
 /* Forgets all graphs, which are freed when the device has come so far. The segment has ended. */
 void gpu_segments_forget(struct gpu_device *gpu);
 
@@ -190,6 +201,9 @@ void gpu_graphs_reap(struct gpu_device *gpu, bool all);
 
 /* ---- any thread, with or without the device's lock ---- */
 
+/* The site of the next allocation for a stream: equal in each step that allocates the same sizes
+ * between the same work. */
+uint64_t gpu_site_next(struct gpu_device *gpu, CUstream stream, size_t size_bytes);
 /* Tells a simulated device that a block begins or ends, in the order of the compute stream.
  */
 void gpu_note_block(struct gpu_device *gpu, CUdeviceptr start, size_t size_bytes, bool is_new);

@@ -49,6 +49,7 @@ bool gpu_wait_start(struct device *device, struct device_wait *wait) {
     wait->status = gpu_lock(gpu);
     if (wait->status)
         return true;
+    gpu_segments_restart(gpu);
     struct gpu_job *job = NULL;
     if (enqueued > atomic_load_explicit(&gpu->ended, memory_order_acquire)) {
         job = wait_job(wait);

@@ -566,15 +566,19 @@ static void start_async(struct executor *executor, struct iteration *iteration,
     begin_async(executor, async_op_new(executor, iteration, node), on_pool);
 }
 
+static void flush_sends(struct executor *executor) {
+    if (executor->wants_flush) {
+        executor->wants_flush = false;
+        rendezvous_flush(executor->execution->rendezvous);
+    }
+}
+
 /* Sends what is queued for peers, and enqueues what is held back for devices, so that it does not
  * wait for what takes long. */
 static void flush(struct executor *executor) {
     if (unlikely(executor->plan->n_used_devices > 0))
         device_flush(executor);
-    if (executor->wants_flush) {
-        executor->wants_flush = false;
-        rendezvous_flush(executor->execution->rendezvous);
-    }
+    flush_sends(executor);
 }
 
 /* The cost of running a node, counted in nodes. MUST_MOVE: the node has not run, because the
@@ -747,6 +751,14 @@ void executor_move_to_pool(struct executor *executor) {
     pool_submit(executor->execution->pool, &executor->task);
 }
 
+/* What is held back for devices stays so, since the execution goes on soon: where a slice ends is
+ * another place in each step, and must not part what devices replay as one. */
+static void end_slice(struct executor *executor) {
+    flush_sends(executor);
+    executor->is_on_pool = true;
+    pool_submit(executor->execution->pool, &executor->task);
+}
+
 /* Moves the node that has waited longest to the top, so that a loop that never pauses does not keep
  * the rest of its execution from starting. */
 static void rotate_ready(struct executor *executor) {
@@ -771,7 +783,7 @@ static COLD void run_early(struct executor *executor) {
 
 /* Runs what is ready. True: something has arrived, or nothing can run now. False: the time slice is
  * over, and the execution has moved to the pool. */
-static bool run_ready(struct executor *executor, int64_t until_ns, unsigned *n_since_check) {
+static bool run_ready(struct executor *executor, int64_t until_ns) {
     while (executor->n_ready > 0 && !executor->is_paused) {
         unsigned cost = run_next(executor);
         if (unlikely(cost == MUST_MOVE)) {
@@ -780,16 +792,16 @@ static bool run_ready(struct executor *executor, int64_t until_ns, unsigned *n_s
         }
         if (unlikely(cost == PAUSED))
             return true;
-        *n_since_check += cost;
-        if (unlikely(*n_since_check >= CHECK_EVERY_NODES)) {
+        executor->n_since_check += cost;
+        if (unlikely(executor->n_since_check >= CHECK_EVERY_NODES)) {
             if (executor->n_ready == 0)
                 return true; /* the mailbox is checked again when there is something to run */
-            *n_since_check = 0;
+            executor->n_since_check = 0;
             rotate_ready(executor);
             wake_submit_deferred();
             /* Before the mail, because mail may arrive without end. */
             if (until_ns != INT64_MAX && clock_now_ns() > until_ns) {
-                executor_move_to_pool(executor);
+                end_slice(executor);
                 return false;
             }
             if (atomic_load_explicit(&executor->mailbox, memory_order_relaxed))
@@ -804,14 +816,13 @@ static bool run_ready(struct executor *executor, int64_t until_ns, unsigned *n_s
 void executor_run(struct executor *executor, struct async_op *mail) {
     int64_t budget = executor->is_on_pool ? POOL_SLICE_NS : executor->execution->inline_budget_ns;
     int64_t until = budget > 0 && executor->execution->pool ? clock_now_ns() + budget : INT64_MAX;
-    unsigned n_since_check = 0;
     take_mail(executor, mail);
     if (executor->n_early < executor->plan->n_early)
         run_early(executor);
     for (;;) {
         if (unlikely(executor->is_aborted))
             drop_ready(executor);
-        if (!run_ready(executor, until, &n_since_check))
+        if (!run_ready(executor, until))
             return;
         bool can_run = executor->n_ready > 0 && !executor->is_paused;
         if (!can_run) {

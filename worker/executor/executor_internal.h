@@ -130,6 +130,9 @@ struct executor {
     uint32_t n_ready, ready_capacity;
     uint32_t n_early; /* owner's: how many of plan.early have been started */
     uint32_t n_async; /* owner's */
+    /* owner's: nodes since the mailbox was looked at. Kept while the execution moves to another
+     * thread or waits, so that its nodes run in the same order in each step. */
+    uint32_t n_since_check;
     uint64_t n_executed;
     struct status *status; /* owner's: the first failure */
     bool is_aborted;       /* owner's: nothing more is started */

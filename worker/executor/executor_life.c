@@ -193,6 +193,7 @@ void execution_start(struct execution *execution) {
     executor->is_aborted = executor->wants_flush = executor->is_paused = false;
     executor->is_on_pool = pool_is_current();
     executor->n_async = 0;
+    executor->n_since_check = 0;
     executor->n_executed = 0;
     executor->n_ready = 0;
     executor->n_early = 0;

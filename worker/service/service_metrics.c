@@ -38,9 +38,11 @@ const struct service_device_count service_device_counts[] = {
     {DEVICE_INTERRUPTED, "interrupted", "millrace_device_replay_misses_total",
      "why=\"interrupted\"",
      "Segments that were expected and not replayed, because a step went on in another way "
-     "(interrupted) or a call failed (failed)"},
+     "(interrupted), a call failed (failed), or values are elsewhere (addresses)"},
     {DEVICE_FAILED, "failed_replays", "millrace_device_replay_misses_total", "why=\"failed\"",
      NULL},
+    {DEVICE_OTHER_ADDRESSES, "other_addresses", "millrace_device_replay_misses_total",
+     "why=\"addresses\"", NULL},
     {DEVICE_ENDS_OTHER_USE, "ends_other_use", "millrace_device_segment_ends_total",
      "why=\"other_use\"",
      "Why segments have ended before they were replayed or captured: another use of the queue, a "
@@ -79,6 +81,8 @@ const struct service_device_count service_device_counts[] = {
      "kind=\"from_peer\",path=\"staged\"", NULL},
     {DEVICE_MEMORY_CALLS, "memory_calls", "millrace_device_memory_calls_total", NULL,
      "Calls of the driver that map, unmap or pin memory; a step that has run before makes none"},
+    {DEVICE_MOVED, "moved", "millrace_device_moved_total", NULL,
+     "Values that were put at another address than in the step before"},
     {DEVICE_COMPILED, "compiled", "millrace_device_compiled_total", "outcome=\"compiled\"",
      "Fused programs that were compiled, and those that cannot be"},
     {DEVICE_NOT_COMPILED, "not_compiled", "millrace_device_compiled_total", "outcome=\"failed\"",

@@ -115,7 +115,7 @@ static int close_memory(void **state) {
 static struct gpu_block *alloc(size_t size_bytes) {
     struct gpu_block *block = NULL;
     uint64_t free_number;
-    struct status *st = gpu_memory_alloc(&memory, size_bytes, &block, &free_number);
+    struct status *st = gpu_memory_alloc(&memory, GPU_PLACE_NONE, size_bytes, &block, &free_number);
     if (st)
         fail_msg("%s", status_message(st));
     gpu_memory_check(&memory);
@@ -130,7 +130,7 @@ static void release_block(struct gpu_block *block) {
 static void expect_exhausted(size_t size_bytes) {
     struct gpu_block *block = NULL;
     uint64_t free_number;
-    struct status *st = gpu_memory_alloc(&memory, size_bytes, &block, &free_number);
+    struct status *st = gpu_memory_alloc(&memory, GPU_PLACE_NONE, size_bytes, &block, &free_number);
     assert_int_equal(status_code(st), STATUS_RESOURCE_EXHAUSTED);
     status_unref(st);
     assert_null(block);
@@ -192,7 +192,7 @@ static void a_block_carries_the_number_of_its_latest_free(void **state) {
     release_block(b);
     memory.enqueued = 5;
     release_block(a);
-    assert_null(gpu_memory_alloc(&memory, 1024, &block, &free_number));
+    assert_null(gpu_memory_alloc(&memory, GPU_PLACE_NONE, 1024, &block, &free_number));
     assert_int_equal(free_number, 7);
     release_block(block);
 }
@@ -252,7 +252,7 @@ static void a_driver_that_fails_loses_nothing(void **state) {
         uint64_t free_number;
         driver.fail_in = call;
         driver.error = CUDA_ERROR_OUT_OF_MEMORY;
-        struct status *st = gpu_memory_alloc(&memory, 512, &block, &free_number);
+        struct status *st = gpu_memory_alloc(&memory, GPU_PLACE_NONE, 512, &block, &free_number);
         assert_int_equal(status_code(st), STATUS_RESOURCE_EXHAUSTED);
         status_unref(st);
         gpu_memory_check(&memory);
@@ -291,10 +291,134 @@ static void random_blocks_never_overlap(void **state) {
             continue;
         }
         size_t size = (size_t)1 << (random >> 8) % 24;
-        struct status *st =
-            gpu_memory_alloc(&memory, size + (random >> 16) % size, slot, &free_number);
+        struct status *st = gpu_memory_alloc(&memory, GPU_PLACE_NONE, size + (random >> 16) % size,
+                                             slot, &free_number);
         assert_true(!st || status_code(st) == STATUS_RESOURCE_EXHAUSTED);
         status_unref(st);
+        if (i % 64 == 0)
+            gpu_memory_check(&memory);
+    }
+    for (int i = 0; i < N_LIVE; i++)
+        gpu_memory_free(&memory, live[i]);
+    gpu_memory_check(&memory);
+    assert_int_equal(memory.used_bytes, 0);
+    release_block(alloc(4 * (size_t)STEP));
+}
+
+/* ---- places ---- */
+
+static struct gpu_block *alloc_at_site(uint64_t site, size_t size_bytes) {
+    struct gpu_block *block = NULL;
+    uint64_t free_number;
+    struct status *st = gpu_memory_alloc(&memory, site, size_bytes, &block, &free_number);
+    if (st)
+        fail_msg("%s", status_message(st));
+    gpu_memory_check(&memory);
+    return block;
+}
+
+/* A value that another thread still holds is where the best fit would be. */
+static void a_site_keeps_its_place_whatever_else_is_free(void **state) {
+    struct gpu_block *first = alloc(4096), *own = alloc_at_site(1, 4096);
+    CUdeviceptr place = own->address;
+    release_block(own);
+    release_block(first); /* now the best fit is elsewhere */
+    own = alloc_at_site(1, 4096);
+    assert_int_equal(own->address, place);
+    release_block(own);
+    struct gpu_block *other = alloc_at_site(2, 4096);
+    assert_int_equal(other->address, BASE);
+    release_block(other);
+    assert_int_equal(memory.n_moved, 0);
+}
+
+static void who_finds_its_place_taken_moves_once(void **state) {
+    struct gpu_block *own = alloc_at_site(1, MIB);
+    CUdeviceptr before = own->address;
+    release_block(own);
+    struct gpu_block *intruder = alloc(MIB);
+    assert_int_equal(intruder->address, before);
+    own = alloc_at_site(1, MIB);
+    CUdeviceptr after = own->address;
+    assert_int_not_equal(after, before);
+    assert_int_equal(memory.n_moved, 1);
+    release_block(own);
+    release_block(intruder);
+    own = alloc_at_site(1, MIB); /* it does not go back */
+    assert_int_equal(own->address, after);
+    assert_int_equal(memory.n_moved, 1);
+    release_block(own);
+}
+
+enum { N_ASSIGNED = 3, N_PASSING = 8, N_SETTLING = 10, N_TRAINED = 40 };
+
+/* Each step computes the next value of some variables, which hold their blocks until then, among
+ * blocks that pass. After a few steps all that passes has its address, and a variable has two. */
+static void values_that_move_in_each_step_move_nothing_else(void **state) {
+    struct gpu_block *variables[N_ASSIGNED], *passing[N_PASSING];
+    CUdeviceptr places[N_PASSING] = {0}, held[2][N_ASSIGNED] = {{0}};
+    for (int v = 0; v < N_ASSIGNED; v++)
+        variables[v] = alloc(512);
+    for (int step = 0; step < N_TRAINED; step++) {
+        for (uint64_t i = 0; i < N_PASSING; i++) {
+            passing[i] = alloc_at_site(100 + i, i % 2 ? 512 : 8192 * (i + 1));
+            if (step > N_SETTLING)
+                assert_int_equal(passing[i]->address, places[i]);
+            places[i] = passing[i]->address;
+        }
+        for (int i = 0; i < N_PASSING; i++)
+            release_block(passing[i]);
+        for (uint64_t v = 0; v < N_ASSIGNED; v++) {
+            struct gpu_block *value = alloc_at_site(200 + v, 512);
+            release_block(variables[v]);
+            variables[v] = value;
+            if (step > N_SETTLING)
+                assert_int_equal(value->address, held[step % 2][v]);
+            held[step % 2][v] = value->address;
+        }
+    }
+    for (int v = 0; v < N_ASSIGNED; v++)
+        release_block(variables[v]);
+}
+
+/* The places may have parted what is free. */
+static void places_are_forgotten_when_memory_is_short(void **state) {
+    struct gpu_block *first = alloc(2 * (size_t)STEP), *middle = alloc_at_site(1, MIB);
+    CUdeviceptr place = middle->address;
+    release_block(middle);
+    release_block(first);
+    middle = alloc_at_site(1, MIB);
+    assert_int_equal(middle->address, place);
+    expect_exhausted(3 * (size_t)STEP);
+    release_block(middle);
+    middle = alloc_at_site(1, MIB);
+    assert_int_equal(middle->address, BASE);
+    release_block(middle);
+    release_block(alloc(4 * (size_t)STEP));
+}
+
+/* More sites than are kept, in an order that no step repeats. */
+static void random_sites_never_overlap(void **state) {
+    struct gpu_block *live[N_LIVE] = {NULL};
+    uint64_t random = 2463534242u;
+    for (int i = 0; i < N_RANDOM; i++) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        struct gpu_block **slot = &live[random % N_LIVE];
+        if (*slot) {
+            gpu_memory_free(&memory, *slot);
+            *slot = NULL;
+            continue;
+        }
+        uint64_t site = random >> 40 & (i % 2 ? 0xff : 0xfffff), free_number;
+        size_t size = (size_t)512 << site % 14;
+        struct status *st = gpu_memory_alloc(&memory, site, size, slot, &free_number);
+        assert_null(st);
+        for (int k = 0; k < N_LIVE; k++)
+            assert_true(!live[k] || &live[k] == slot ||
+                        live[k]->address + live[k]->size_bytes <= (*slot)->address ||
+                        (*slot)->address + (*slot)->size_bytes <= live[k]->address);
         if (i % 64 == 0)
             gpu_memory_check(&memory);
     }
@@ -345,6 +469,11 @@ int main(void) {
         WITH_MEMORY(a_driver_that_fails_loses_nothing),
         cmocka_unit_test(a_reservation_that_fails_is_told),
         WITH_MEMORY(random_blocks_never_overlap),
+        WITH_MEMORY(a_site_keeps_its_place_whatever_else_is_free),
+        WITH_MEMORY(who_finds_its_place_taken_moves_once),
+        WITH_MEMORY(values_that_move_in_each_step_move_nothing_else),
+        WITH_MEMORY(places_are_forgotten_when_memory_is_short),
+        WITH_MEMORY(random_sites_never_overlap),
         cmocka_unit_test(errors_are_told_in_words),
         cmocka_unit_test(a_machine_without_a_driver_says_so),
     };

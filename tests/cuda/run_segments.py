@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Trains networks on a simulated GPU, and says how much of a step is replayed (docs/gpu.md, "Work
+that is replayed").
+
+    tests/cuda/run_segments.py [--long] [--only TEXT] [--seed N] [--warm N] [--steps N]
+
+A row for each network: what the device counts in one step, once the first steps have been run. The
+losses have the bits of a worker that launches each kernel by itself, and at least a part of the
+work is replayed (LEAST_REPLAYED). Ends with "N passed, N failed[, N skipped]".
+"""
+import argparse
+import json
+import os
+import sys
+import tempfile
+
+from run_networks import BUILD, TESTS, simulate
+
+import graphs  # noqa: E402  (run_networks says where these are)
+import networks  # noqa: E402
+import tensorflow as tf  # noqa: E402
+from cluster import Cluster  # noqa: E402
+
+tf1 = tf.compat.v1
+N_WARM, N_STEPS = 8, 8
+COLUMNS = ("work", "work_replayed", "replays", "changes", "captures", "interrupted",
+           "other_addresses", "moved", "ends_idle", "ends_other_use", "ends_library", "ends_full",
+           "memory_calls")
+
+
+def network(name):
+    return lambda: networks.build(name, networks.NETWORKS[name][2])
+
+
+# What is trained, and the least part of its work that is replayed.
+PROGRAMS = {
+    "mlp_128": (graphs.mlp(128, 32), 1),
+    "mlp_1024": (graphs.mlp(1024, 16), 1),
+    "word2vec": (graphs.word2vec(200, 64, 16, 64), 0.9),
+    "lstm": (graphs.lstm(64, 32, 8, False), 0),
+    "lstm_functional": (graphs.lstm(64, 32, 8, True), 0),
+    "bert": (network("bert"), 0),
+    "resnet50": (network("resnet50"), 0),
+    "lstm_attention": (network("lstm_attention"), 0),
+}
+IN_SHORT = ("mlp_128", "word2vec")
+
+
+def counts_of(cluster):
+    status = json.loads(cluster.tasks[0].page("/statusz"))
+    gpu = next(device for device in status["devices"] if "GPU" in device["name"])
+    return {**gpu["counts"], "peak": gpu["memory_peak_bytes"]}
+
+
+def train(graph, options, flags):
+    """The losses of all steps, what the device counts in each measured step, and the most memory
+    that was used."""
+    plugin = os.path.join(BUILD, "kernels", "cuda", "millrace-cuda.so")
+    losses, counted = [], []
+    with Cluster(n_ps=0, n_workers=1, worker_flags=["--gpu", "require", "--gpu-plugin", plugin,
+                                                    *flags]) as cluster:
+        with tf1.Session(cluster.target, graph=graph) as session:
+            session.run("init")
+            for step in range(options.warm + options.steps):
+                before = counts_of(cluster)
+                losses.append(session.run(["loss:0", "step"])[0].tobytes())
+                if step >= options.warm:
+                    counted.append({key: n - before[key] for key, n in counts_of(cluster).items()})
+        cluster.check()
+        return losses, counted, counts_of(cluster)["peak"]
+
+
+def failure(name, options):
+    build, least = PROGRAMS[name]
+    with tf.Graph().as_default() as graph:
+        tf1.set_random_seed(1)
+        build()
+    losses, counted, peak = train(graph, options, [])
+    expected, _, _ = train(graph, options, ["--gpu-graphs", "off"])
+    mean = {key: sum(step.get(key, 0) for step in counted) / len(counted) for key in counted[0]}
+    print(f"{name:16}" + "".join(f"{mean.get(key, 0):16.4g}" for key in COLUMNS) + f"{peak:12}",
+          flush=True)
+    if losses != expected:
+        return "the losses have other bits without graphs"
+    if mean["work_replayed"] < least * mean["work"]:
+        return f"{mean['work_replayed']} of {mean['work']} parts of a step are replayed"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--long", action="store_true", help="all networks")
+    parser.add_argument("--only", help="networks whose name holds this text")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--warm", type=int, default=N_WARM, help="steps that are run first")
+    parser.add_argument("--steps", type=int, default=N_STEPS, help="steps that are counted")
+    options = parser.parse_args()
+    if not os.path.exists(os.path.join(TESTS, "sim", "sim_device")):
+        print("0 passed, 0 failed, 1 skipped")
+        return 0
+    names = [name for name in PROGRAMS if not options.only or options.only in name]
+    if not options.long and not options.only:
+        names = IN_SHORT
+    failures = []
+    with tempfile.NamedTemporaryFile() as report:
+        simulate(options.seed, report.name)
+        print(f"{'of a step':16}" + "".join(f"{key:>16}" for key in COLUMNS) + f"{'peak':>12}")
+        for name in names:
+            problem = failure(name, options)
+            failures += [f"{name}: {problem}"] if problem else []
+        reported = report.read().decode(errors="replace")
+        failures += [f"the simulated device reports: {reported}"] if reported else []
+    print("\n".join(failures))
+    print(f"{max(len(names) - len(failures), 0)} passed, {len(failures)} failed")
+    return bool(failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

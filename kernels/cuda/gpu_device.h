@@ -107,6 +107,12 @@ struct gpu_watch {
     bool is_named;     /* the log says that there is no progress */
 };
 
+/* What the driver does not register (gpu_host_memory.c, whose lock guards it). */
+struct gpu_host_refusals {
+    bool is_off[2]; /* nothing of this kind, by gpu_host_range.is_read_only */
+    bool is_told;   /* the log says that it did not register a range */
+};
+
 struct gpu_device {
     struct allocator allocator; /* of its memory; first, so that it leads to the device */
     struct device_memory device_memory;
@@ -139,6 +145,7 @@ struct gpu_device {
     struct gpu_xid *xid;                   /* NULL: NVML cannot be used */
     _Atomic uint64_t last_xid;
     struct gpu_watch watch;
+    struct gpu_host_refusals host_refusals;
     /* A call of the driver does not return. Its thread may use all this, so nothing is freed. */
     _Atomic bool is_hung;
     bool is_stopped;           /* its threads have ended */

@@ -20,12 +20,14 @@ struct gpu_host_range;
 /* Begins and ends to follow what happens to shared areas: once a process. */
 void gpu_host_memory_open(void);
 void gpu_host_memory_close(void);
-/* Unregisters what the device has registered. Its context is current, and it copies no more. */
+/* Unregisters what the device has registered. Its context is current, and it copies no more. What
+ * another device still uses is left to that. */
 void gpu_host_memory_forget(struct gpu_device *gpu);
 
 /* Makes sure that the memory of the value is registered, and that it stays so until
- * gpu_host_memory_unuse. NULL: it is not, so the value has to be copied through pinned memory; a
- * failure of the driver is logged once. `is_written`: the device will write to it. */
+ * gpu_host_memory_unuse. NULL: it is not, or another thread is registering it, so the value has to
+ * be copied through pinned memory. A failure of the driver is logged once. `is_written`: the device
+ * will write to it. */
 struct gpu_host_range *gpu_host_memory_use(struct gpu_device *gpu, const struct tensor *value,
                                            bool is_written);
 /* The caller still holds the value. Accepts NULL. */

@@ -2,8 +2,9 @@
  *
  *   asked for  →  counted ASKS_BEFORE times  →  queued  →  ready or failed
  *
- * A kernel's key is what its source is written from. Keys are kept for good, so their number has a
- * limit, beyond which nothing more is compiled. */
+ * A kernel's key is what its source is written from. Kernels are kept for good, so their number has
+ * a limit, beyond which nothing more is compiled. When there are too many keys, those that were not
+ * asked for often enough so far are forgotten, and counted from the start. */
 #include "kernels/cuda/compiler.h"
 
 #include <errno.h>
@@ -94,13 +95,20 @@ static struct status *compile(int capability, const char *source, char **ret_cod
 struct compiled {
     struct list link; /* while it is queued */
     struct gpu_function function;
+    char *key;              /* its bytes, which the map refers to */
     char name[32], *source; /* the source until it is compiled */
-    char *key;              /* a copy */
     CUlibrary library;
     char *code;
     int n_asked;
     _Atomic bool is_ready;
 };
+
+static void compiled_free(struct compiled *kernel) {
+    free(kernel->key);
+    free(kernel->source);
+    free(kernel->code);
+    free(kernel);
+}
 
 struct gpu_compiler {
     struct gpu_device *gpu;
@@ -238,10 +246,7 @@ void gpu_compiler_free(struct gpu_compiler *compiler) {
         struct compiled *kernel = value;
         if (kernel->library && !gpu_failure(compiler->gpu->device))
             gpu_give_back(compiler->gpu, cuLibraryUnload, kernel->library);
-        free(kernel->source);
-        free(kernel->code);
-        free(kernel->key);
-        free(kernel);
+        compiled_free(kernel);
     }
     strmap_fini(&compiler->kernels);
     pthread_mutex_destroy(&compiler->lock);
@@ -288,6 +293,33 @@ static void enqueue(struct gpu_compiler *compiler, struct span key, struct compi
     pthread_cond_signal(&compiler->changed);
 }
 
+/* With the lock. Nobody has what was not queued yet. */
+static void forget_unqueued(struct gpu_compiler *compiler) {
+    size_t cursor = 0;
+    struct span key;
+    void *value;
+    while (strmap_next(&compiler->kernels, &cursor, &key, &value)) {
+        struct compiled *kernel = value;
+        if (kernel->n_asked >= ASKS_BEFORE)
+            continue;
+        strmap_remove_span(&compiler->kernels, key);
+        compiled_free(kernel);
+    }
+}
+
+/* With the lock. The key is the caller's. NULL: there are too many. */
+static struct compiled *add_key(struct gpu_compiler *compiler, struct span key) {
+    if (compiler->kernels.n_entries >= MAX_KEYS)
+        forget_unqueued(compiler);
+    if (compiler->kernels.n_entries >= MAX_KEYS)
+        return NULL;
+    struct compiled *kernel = xcalloc(1, sizeof *kernel);
+    kernel->key = xmalloc(key.len);
+    memcpy(kernel->key, key.data, key.len);
+    strmap_put_span(&compiler->kernels, (struct span){kernel->key, key.len}, kernel);
+    return kernel;
+}
+
 const struct gpu_function *gpu_compiled(struct gpu_device *gpu, struct span key,
                                         gpu_source_fn *write_source) {
     struct gpu_compiler *compiler = gpu->compiler;
@@ -295,11 +327,8 @@ const struct gpu_function *gpu_compiled(struct gpu_device *gpu, struct span key,
         return NULL;
     pthread_mutex_lock(&compiler->lock);
     struct compiled *kernel = strmap_get_span(&compiler->kernels, key);
-    if (!kernel && compiler->kernels.n_entries < MAX_KEYS) {
-        kernel = xcalloc(1, sizeof *kernel);
-        kernel->key = memcpy(xmalloc(key.len), key.data, key.len);
-        strmap_put_span(&compiler->kernels, (struct span){kernel->key, key.len}, kernel);
-    }
+    if (!kernel)
+        kernel = add_key(compiler, key);
     if (kernel && kernel->n_asked < ASKS_BEFORE && ++kernel->n_asked == ASKS_BEFORE)
         enqueue(compiler, key, kernel, write_source);
     pthread_mutex_unlock(&compiler->lock);

@@ -21,7 +21,7 @@ const char *gpu_compiler_missing(void);
 typedef bool gpu_source_fn(struct span key, const char *name, struct str *out);
 
 /* Returns the kernel of a key, or NULL while there is none. It is compiled once it was asked for a
- * few times, so not for shapes that come only once. Any thread. */
+ * few times, so not for shapes that come only once. The key is borrowed. Any thread. */
 const struct gpu_function *gpu_compiled(struct gpu_device *gpu, struct span key,
                                         gpu_source_fn *write_source);
 

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -96,6 +97,37 @@ static void a_kernel_is_compiled_once_it_was_asked_for_a_few_times(void **state)
     gpu_compiler_free(gpu.compiler);
 }
 
+/* The memory of the key has other bytes after the call. */
+static void ask_by_passing_key(const char *text) {
+    static char key[16];
+    snprintf(key, sizeof key, "%s", text);
+    assert_null(gpu_compiled(&gpu, span_of(key), write_source));
+    memset(key, 'x', sizeof key);
+}
+
+static void a_key_may_be_gone_after_the_call(void **state) {
+    ask_by_passing_key("a");
+    ask("another", 1);
+    for (int i = 1; i < ENOUGH; i++)
+        ask("a", 1);
+    await_compiles(1);
+    assert_true(gpu_compiler_stop(gpu.compiler, 60ll * LONG_NS));
+    gpu_compiler_free(gpu.compiler);
+}
+
+static void keys_that_came_once_do_not_keep_others_out(void **state) {
+    enum { N = 40000 }; /* more than are kept */
+    char key[16];
+    for (int i = 0; i < N; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        ask(key, 1);
+    }
+    ask("often", ENOUGH);
+    await_compiles(1);
+    assert_true(gpu_compiler_stop(gpu.compiler, 60ll * LONG_NS));
+    gpu_compiler_free(gpu.compiler);
+}
+
 static void a_compile_that_hangs_is_left_alone(void **state) {
     let_hang(true);
     ask("hangs", ENOUGH);
@@ -115,6 +147,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_kernel_is_compiled_once_it_was_asked_for_a_few_times, setup),
         cmocka_unit_test_setup(a_compiler_that_was_never_asked_has_no_thread_to_end, setup),
+        cmocka_unit_test_setup(a_key_may_be_gone_after_the_call, setup),
+        cmocka_unit_test_setup(keys_that_came_once_do_not_keep_others_out, setup),
         cmocka_unit_test_setup(a_compile_that_hangs_is_left_alone, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

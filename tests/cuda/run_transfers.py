@@ -25,6 +25,7 @@ CALLS = ("cuCtxEnablePeerAccess", "cuDeviceCanAccessPeer", "cuEventCreate", "cuE
          "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemcpyPeerAsync",
          "cuStreamCreateWithPriority", "cuStreamSynchronize", "cuStreamWaitEvent")
 N_FAILED, N_SEEDS = 25, 12
+ENDING_MODES = ("closing", "failing peer")
 PLANTED_MODES = ("transfers", "team")  # the first words of the patches
 PEERS = ("1", "0")  # do the devices reach each other?
 
@@ -80,9 +81,10 @@ def main():
         for peers in PEERS:
             os.environ["MILLRACE_SIM_PEERS"] = peers
             n += len(seeds)
-            n += 1
-            problem = problem_of_mode(options.seed, folder, "closing")
-            problems += [f"peers {peers}, closing: {problem}"] if problem else []
+            for mode in ENDING_MODES:
+                n += 1
+                problem = problem_of_mode(options.seed, folder, mode)
+                problems += [f"peers {peers}, {mode}: {problem}"] if problem else []
             problems += [f"peers {peers}, seed {seed}: {problem}" for seed, problem in
                          zip(seeds, pool.map(lambda seed: problem_of_mode(seed, folder), seeds))
                          if problem]

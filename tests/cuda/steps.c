@@ -25,6 +25,7 @@
  *   cuda_steps PLUGIN "segment failures"   calls about graphs fail
  *   cuda_steps PLUGIN transfers  copies through shared memory and between devices, counted
  *   cuda_steps PLUGIN arriving   values that are copied to a GPU while they arrive
+ *   cuda_steps PLUGIN "failing peer"   a device fails while another one copies to it
  *   cuda_steps PLUGIN closing    the devices are closed while they copy to each other
  *   cuda_steps PLUGIN team       large copies by several threads, whose calls fail
  *   cuda_steps PLUGIN "hanging team"   a call of such a thread does not return
@@ -70,6 +71,10 @@ static void find_driver(void) {
     *(void **)&driver.set_workspace = dlsym(library, "simSetWorkspace");
     *(void **)&driver.on_flush = dlsym(library, "simOnFlush");
     CHECK(driver.count && driver.hold && driver.block && driver.fail && driver.kill &&
+    *(void **)&driver.fail_device = dlsym(library, "simFailDevice");
+    *(void **)&driver.set_workspace = dlsym(library, "simSetWorkspace");
+    *(void **)&driver.on_flush = dlsym(library, "simOnFlush");
+    CHECK(driver.count && driver.hold && driver.block && driver.fail && driver.fail_device &&
           driver.set_workspace && driver.on_flush);
 }
 
@@ -158,6 +163,7 @@ static const struct mode {
     {"segment failures", run_segment_failures},
     {"transfers", run_transfers},
     {"arriving", run_arriving},
+    {"failing peer", run_failing_peer},
     {"closing", run_closing},
     {"team", run_team},
     {"hanging team", run_hanging_team},

@@ -27,6 +27,7 @@ struct sim_driver {
     CUresult (*block)(const char *call, int is_blocked);
     CUresult (*fail)(const char *call, unsigned long n, CUresult error);
     CUresult (*kill)(const char *call, unsigned long n);
+    CUresult (*fail_device)(CUdevice device, CUresult error);
     void (*set_workspace)(int64_t size_bytes);
     void (*on_flush)(void (*flush)(void));
 };
@@ -121,6 +122,7 @@ bool run_arriving(void);
 bool run_arriving_program(void);
 /* Once the devices are closed. */
 bool end_transfers(void);
+bool run_failing_peer(void);
 bool run_closing(void);
 bool end_closing(void); /* once the devices are closed */
 bool run_team(void);

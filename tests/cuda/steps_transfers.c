@@ -226,16 +226,19 @@ static bool leave_registered(void) {
     return is_equal("registered when the devices are closed", n_registered(), 1);
 }
 
-bool run_transfers(void) {
+static bool has_peers(void) {
     const char *peers = getenv("MILLRACE_SIM_PEERS");
-    bool has_peers = !peers || strcmp(peers, "0") != 0;
+    return !peers || strcmp(peers, "0") != 0;
+}
+
+bool run_transfers(void) {
     bool is_well = run_transfers_program();
     is_well &= has_counted(1, DEVICE_FROM_HOST_DIRECT, 4, "to GPU:0 from shared memory");
     is_well &= has_counted(1, DEVICE_FROM_HOST_STAGED, 0, "to GPU:0 from private memory");
     is_well &= has_counted(2, DEVICE_TO_HOST_DIRECT, 2, "from GPU:1 to shared memory");
     is_well &= has_counted(1, DEVICE_TO_HOST_STAGED, 2, "from GPU:0 to private memory");
-    is_well &= has_counted(2, DEVICE_FROM_PEER_DIRECT, has_peers ? 2 : 0, "by the devices alone");
-    is_well &= has_counted(2, DEVICE_FROM_PEER_STAGED, has_peers ? 0 : 2, "through the host");
+    is_well &= has_counted(2, DEVICE_FROM_PEER_DIRECT, has_peers() ? 2 : 0, "by the devices alone");
+    is_well &= has_counted(2, DEVICE_FROM_PEER_STAGED, has_peers() ? 0 : 2, "through the host");
     /* in each round two blocks of the arena, and one of the mapping, once */
     is_well &= is_equal("registrations", driver.count("cuMemHostRegister"), 6);
     is_well &= is_equal("registered", n_registered(), 0);
@@ -252,6 +255,40 @@ bool end_transfers(void) {
     close_shared();
     return is_equal("registered after the devices were closed", n_registered(), 0) &
            is_equal("registrations at the end", driver.count("cuMemHostRegister"), 8);
+}
+
+/* GPU:0 fails while GPU:1 copies to it: that is not a failure of GPU:1. */
+bool run_failing_peer(void) {
+    struct tensor from = TENSOR_INIT, on_device = TENSOR_INIT, on_failed = TENSOR_INIT,
+                  to = TENSOR_INIT;
+    struct transfer transfer;
+    fill(&from, allocator_host(), 3);
+    struct status *st = copy(0, 2, NULL, &from, &on_device);
+    CHECK(!st);
+    CHECK(driver.hold(1) == 0);
+    unsigned long n_waits = driver.count("cuStreamSynchronize");
+    transfer_start(&transfer, 2, 1, NULL, &on_device, &on_failed);
+    if (!has_peers()) /* the copier waits for the end */
+        await_calls("cuStreamSynchronize", n_waits + 1);
+    CHECK(driver.fail_device(0, CUDA_ERROR_ECC_UNCORRECTABLE) == CUDA_SUCCESS);
+    CHECK(driver.hold(0) == 0);
+    st = transfer_end(&transfer);
+    printf("to a device that fails: %s\n", st ? status_message(st) : "ok");
+    bool is_well = !st || strstr(status_message(st), "CUDA error 214");
+    status_unref(st);
+    tensor_clear(&on_failed);
+    st = copy(0, 1, NULL, &from, &on_failed);
+    printf("to it from the host: %s\n", st ? status_message(st) : "ok");
+    is_well &= st != NULL;
+    status_unref(st);
+    st = copy(2, 0, allocator_host(), &on_device, &to);
+    printf("from the other device: %s\n", st ? status_message(st) : "ok");
+    is_well &= !st && !check_bits(&to, 3) && !devices[2].ops->failure(&devices[2]);
+    status_unref(st);
+    tensor_clear(&from);
+    tensor_clear(&on_device);
+    tensor_clear(&to);
+    return is_well;
 }
 
 /* ---- devices that are closed while they copy ---- */

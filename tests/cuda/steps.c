@@ -68,14 +68,11 @@ static void find_driver(void) {
     *(void **)&driver.block = dlsym(library, "simBlockCall");
     *(void **)&driver.fail = dlsym(library, "simFailCall");
     *(void **)&driver.kill = dlsym(library, "simKillAtCall");
-    *(void **)&driver.set_workspace = dlsym(library, "simSetWorkspace");
-    *(void **)&driver.on_flush = dlsym(library, "simOnFlush");
-    CHECK(driver.count && driver.hold && driver.block && driver.fail && driver.kill &&
     *(void **)&driver.fail_device = dlsym(library, "simFailDevice");
     *(void **)&driver.set_workspace = dlsym(library, "simSetWorkspace");
     *(void **)&driver.on_flush = dlsym(library, "simOnFlush");
-    CHECK(driver.count && driver.hold && driver.block && driver.fail && driver.fail_device &&
-          driver.set_workspace && driver.on_flush);
+    CHECK(driver.count && driver.hold && driver.block && driver.fail && driver.kill &&
+          driver.fail_device && driver.set_workspace && driver.on_flush);
 }
 
 void await_calls(const char *call, unsigned long n) {

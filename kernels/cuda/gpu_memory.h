@@ -6,8 +6,8 @@
  *   blocks     │ used │ free │ used │   free    │
  *
  * Because the range is one, a free block at its end grows with the next step, and no memory is lost
- * between segments. A block is where the last one of its site was (gpu_places.h), or the best fit; a
- * free one joins its free neighbours at once. What is mapped stays mapped until gpu_memory_trim.
+ * between segments. A block is where the last one of its site was (gpu_places.h), or the best fit.
+ * A free one joins its free neighbours at once. What is mapped stays mapped until gpu_memory_trim.
  *
  * A freed block may be used again at once by whatever is enqueued after the free on the compute
  * stream. Work on another stream must first wait for the compute stream as far as it was at the

@@ -35,8 +35,8 @@
  * failure of that, or of the device, is the failure of the step which the work is of
  * (gpu_segments_take_failure).
  *
- * Threads: any. All functions but gpu_add_work, gpu_site_next, gpu_note_block and those with _failure
- * are called with the device's lock.
+ * Threads: any. All functions but gpu_add_work, gpu_site_next, gpu_note_block and those with
+ * _failure are called with the device's lock.
  *
  * Source: CUDA driver API, "Graph Management". Later: graphs with conditional nodes, for loops. */
 #ifndef MILLRACE_KERNELS_CUDA_GPU_SEGMENTS_H

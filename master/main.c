@@ -191,7 +191,7 @@ static const struct option_row rows[] = {
         " its tasks before it fails"), .min = 10, .max = 86400000},
     {ROW("disable-passes", OPTION_STRING, disable_passes, NULL, "NAME,...",
         "leave out these optional passes: simplify, invariants, fold, branches, cse, waits, "
-        "controls, fuse, contract, gathers")},
+        "controls, fuse, contract, gathers, delays")},
     {ROW("enable-passes", OPTION_STRING, enable_passes, NULL, "NAME,...",
         "run these passes, which are off because results may differ in the last bits: pads, "
         "transposes")},

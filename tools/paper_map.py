@@ -87,8 +87,9 @@ PAPERS = (
         ("5.1", "common subexpression elimination", "master/compile/pass_cse.c",
          "unit/master/data/cse.txt", {}),
         ("5.2", "scheduling of receives",
-         "master/compile/partition_receives.c worker/exchange/rendezvous_wire.c",
-         "unit/master/test_receives.c unit/worker/test_rendezvous*.c",
+         "master/compile/partition_receives.c master/compile/pass_delays.c "
+         "worker/exchange/rendezvous_wire.c",
+         "unit/master/test_receives.c unit/master/test_delays.c unit/worker/test_rendezvous*.c",
          {"large values are announced and granted": "file:worker/exchange/rendezvous_wire.c",
           "an analysis of the graph": "file:master/compile/partition_receives.c"}),
         ("5.3", "asynchronous kernels", "kernels/kernel.h worker/executor/executor_async.c",

@@ -4,7 +4,7 @@
  * Reading order: this file, pass_cut.c, pass_prune.c, pass_inline.c, pass_simplify.c,
  * pass_invariants.c, pass_fold.c, pass_branches.c, pass_cse.c, pass_pads.c, pass_transposes.c,
  * pass_waits.c, pass_controls.c, pass_datasets.c, place.h, pass_place.c, pass_debug.c, pass_fuse.c,
- * pass_contract.c, pass_gathers.c, pass_partition.c, pass_functions.c. */
+ * pass_contract.c, pass_gathers.c, pass_delays.c, pass_partition.c, pass_functions.c. */
 #include "master/compile/compile.h"
 
 #include <stdlib.h>
@@ -37,6 +37,7 @@ const struct pass compile_passes[] = {
     {"fuse",       pass_fuse,       "WP 5.1: elementwise nodes as one",          true,  false},
     {"contract",   pass_contract,   "WP 5.1: products with what follows",        true,  false},
     {"gathers",    pass_gathers,    "WP 5.1: gathered rows with their reduction", true, false},
+    {"delays",     pass_delays,     "WP 5.2: large values made late",            true,  true},
     {"partition",  pass_partition,  "WP 3.2.2 cross-device communication",       false, false},
     {"functions",  pass_functions,  "CF 3: functions that kernels call",         false, false},
     {"graphs",     pass_debug_graphs, "the graphs that a debugger gets",         false, false},

@@ -45,6 +45,7 @@ struct status *pass_debug(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_fuse(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_contract(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_gathers(struct compilation *c, bool *ret_changed) MUST_USE;
+struct status *pass_delays(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_partition(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_functions(struct compilation *c, bool *ret_changed) MUST_USE;
 struct status *pass_debug_graphs(struct compilation *c, bool *ret_changed) MUST_USE;

@@ -40,7 +40,7 @@ LONG = {"programs": None, "random": 1000, "waiting": 1000, "elementwise": 1000, 
 PLAIN_TASKS = ("--no-in-place", "--unix", "off", "--threads", "1")
 # The optional ones.
 PASSES = ("simplify", "invariants", "fold", "branches", "cse", "waits", "controls", "fuse",
-          "contract", "gathers")
+          "contract", "gathers", "delays")
 OPT_IN = ("pads", "transposes")
 REFERENCE = "all on"
 # name: (are the tasks plain?, master flags, is the session L0?)

@@ -218,8 +218,12 @@ static void bench_size(int n_nodes, int n_rounds, const struct device_table *dev
 
 int main(int argc, char **argv) {
     static const int sizes[] = {1000, 10000, 50000, 100000, 200000};
-    int n_rounds = argc > 1 ? MAX((int)strtol(argv[1], NULL, 10), 1) : 3;
-    is_late = argc > 2 && strcmp(argv[2], "late") == 0;
+    int n_rounds = 3;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "late") == 0)
+            is_late = true;
+        else
+            n_rounds = MAX((int)strtol(argv[i], NULL, 10), 1);
     width = is_late ? 1024 : width;
     struct device_table *devices = make_devices();
     struct pool *pool = pool_new(0);

@@ -13,6 +13,7 @@ the worker's kernels take this many times as long. They mostly sleep, so that ot
 machine disturbs the measurement less. With --link this many megabytes a second reach the worker."""
 import argparse
 import json
+import math
 import os
 import statistics
 import tempfile
@@ -120,7 +121,7 @@ def columns_of(peaks, steps):
     """Of two runs: their peaks, their times in ms round by round."""
     medians = [statistics.median(times) for times in steps]
     pairs = sorted(late / early for early, late in zip(*steps))
-    error = 1.253 * statistics.stdev(pairs) / len(pairs) ** 0.5  # of a median
+    error = 1.253 * statistics.stdev(pairs) / len(pairs) ** 0.5 if len(pairs) > 1 else math.nan
     pair = f"{statistics.median(pairs):7.3f} ±{error:.3f}"
     columns = (peaks, medians, [min(times) for times in steps])
     return "   ".join([f"{early:8.1f} {late:8.1f} {late / early:6.3f}" for early, late in columns] +

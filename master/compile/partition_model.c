@@ -235,10 +235,12 @@ void step_trial_init(struct step_trial *trial, struct step_model *model) {
     for (int world = 0; world < STEP_N_WORLDS; world++)
         if (is_world(model, world))
             step_model_run(model, world, none, &trial->without[world]);
+    trial->lowest_bytes = trial->without[0].peak_bytes;
 }
 
 enum step_verdict step_trial_run(struct step_trial *trial, struct step_model *model,
                                  const int *gates) {
+    double *peak_bytes = NULL;
     bool is_lower = false;
     for (int world = 0; world < STEP_N_WORLDS; world++) {
         struct step_result late;
@@ -247,10 +249,14 @@ enum step_verdict step_trial_run(struct step_trial *trial, struct step_model *mo
         step_model_run(model, world, gates, &late);
         if (!step_result_is_harmless(&late, &trial->without[world], model->problem.n_devices))
             return STEP_HARMS;
-        for (int d = 0; world == 0 && d < model->problem.n_devices; d++)
-            is_lower |= late.peak_bytes[d] < trial->without[0].peak_bytes[d] * RELEVANTLY_LOWER;
+        if (world > 0)
+            continue;
+        peak_bytes = late.peak_bytes;
+        for (int d = 0; d < model->problem.n_devices; d++)
+            is_lower |= peak_bytes[d] < trial->lowest_bytes[d] * RELEVANTLY_LOWER;
         if (!is_lower)
             return STEP_GAINS_NOTHING;
     }
+    trial->lowest_bytes = peak_bytes;
     return STEP_PAYS;
 }

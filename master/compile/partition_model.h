@@ -22,7 +22,7 @@ struct step_model {
     struct schedule_problem problem;
     struct schedule_value *values; /* the problem's */
     struct schedule *schedule;     /* simulates the problem */
-    int *unit_of;                  /* by node id; -1 */
+    int *unit_of;                  /* by node id; of a removed node undefined */
     int *device_of_unit;           /* in the problem */
     int *first_device;             /* by index in the problem: a device of the table */
     int *output_of;                /* by value: which output it is, or CONTROL_EDGE */
@@ -52,6 +52,7 @@ void step_model_run(struct step_model *model, int world, const int *gates, struc
 
 struct step_trial {
     struct step_result without[STEP_N_WORLDS];
+    double *lowest_bytes; /* by device: the first world's peaks of what has paid so far */
 };
 void step_trial_init(struct step_trial *trial, struct step_model *model);
 enum step_verdict {

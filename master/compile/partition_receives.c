@@ -194,8 +194,17 @@ static void find_latest(struct receive *receives, int n, double margin) {
     }
 }
 
+static void forget_anchors(struct receive *receives, int n) {
+    for (int i = 0; i < n; i++)
+        receives[i].anchor = NULL;
+}
+
 static void choose_on_task(struct partitioner *p, struct receive *receives, int n, double margin) {
     struct anchors anchors;
+    if (n <= MIN_AHEAD) { /* no value is ever that far ahead */
+        forget_anchors(receives, n);
+        return;
+    }
     anchors_init(&anchors, p, receives[0].task);
     find_latest(receives, n, margin);
     for (int i = 0; i < n; i++) {
@@ -235,11 +244,6 @@ static enum step_verdict choose_for_all(struct partitioner *p, struct step_trial
         has_anchors |= receives[i].anchor != NULL;
     set_gates(p, gates, receives, n);
     return has_anchors ? step_trial_run(trial, p->model, gates) : STEP_GAINS_NOTHING;
-}
-
-static void forget_anchors(struct receive *receives, int n) {
-    for (int i = 0; i < n; i++)
-        receives[i].anchor = NULL;
 }
 
 /* Leaves the receives of those tasks late whose trials pay. */

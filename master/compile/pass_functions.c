@@ -134,6 +134,14 @@ out:
 
 /* ---- its passes ---- */
 
+/* A resource's ops stay where its handle is. */
+static bool takes_resource(const struct node *node) {
+    for (int i = 0; i < node->n_data; i++)
+        if (node->in_types[i] == DT_RESOURCE || dtype_is_ref((enum dtype)node->in_types[i]))
+            return true;
+    return false;
+}
+
 static bool asks_for_cpu(const struct node *node) {
     struct device_name name;
     struct status *st = device_name_parse(span_of(node->device), &name);
@@ -150,7 +158,8 @@ static void place_all(struct compilation *c, int device) {
         struct node *node = c->graph.nodes[id];
         if (node->is_removed)
             continue;
-        bool is_there = is_host || (kernel_find(node, info->type) && !asks_for_cpu(node));
+        bool is_there = is_host || (kernel_find(node, info->type) &&
+                                    (takes_resource(node) || !asks_for_cpu(node)));
         node->placed = is_there ? device : host;
     }
 }

@@ -5,29 +5,33 @@
  * one that is not, most of all where its rows are a multiple of 4 KiB apart, since their elements
  * then fall into few sets of the cache. One copy costs less than that, and all threads make it.
  * Measured on a Zen 4 for the gradients of a dense layer, 1024 x 256 by 256 x 1024, in processor
- * time: 7.8 ms without copies and 5.1 with them, 7.0 and 5.1, 5.8 and 5.1, 5.6 and 5.2. */
+ * time: 7.8 ms without copies and 5.1 with them, 7.0 and 5.2, 5.8 and 5.1. */
 #include "kernels/cpu/matmul/matmul_order.h"
 
 #include "kernels/support/scratch.h"
 #include "kernels/support/transpose.h"
 
 enum {
-    LEAST_UNITS = 4,  /* with fewer ones the operand is packed too seldom */
-    LEAST_USES = 256, /* of an element in products: a copy costs as much as some 12 of them */
-    LONG_SIDE = 512,
+    LEAST_UNITS = 4, /* with fewer ones the operand is packed too seldom */
+    /* Products that an element is part of. A copy costs as much as some 20 of them, and 70 where
+     * the operand is in no cache. */
+    LEAST_USES = 256,
+    LEAST_USES_OF_OWN_ROWS = 512,
+    MAX_COPY_FLOATS = 16 << 20, /* a step has to have the memory */
     ROWS_AT_A_TIME = 64,
     /* Rows of the copy that are a multiple of 1 KiB apart get a cache line more. */
     ALIASED_FLOATS = 256,
     LINE_FLOATS = 16,
 };
 
-/* The left operand's own rows are packed once, and the longer ones gain by the copy. */
+/* A unit of rows packs only its own rows of the left operand. */
 static bool left_pays(const struct matmul_division *division, const struct matmul *p) {
-    return p->trans_a && p->n >= LEAST_USES && (!division->by_rows || MAX(p->m, p->n) >= LONG_SIDE);
+    return p->trans_a && p->m * p->k <= MAX_COPY_FLOATS &&
+           p->n >= (division->by_rows ? LEAST_USES_OF_OWN_ROWS : LEAST_USES);
 }
 
 static bool right_pays(const struct matmul_division *division, const struct matmul *p) {
-    return p->trans_b && p->m >= LEAST_USES && division->by_rows;
+    return p->trans_b && p->k * p->n <= MAX_COPY_FLOATS && p->m >= LEAST_USES && division->by_rows;
 }
 
 struct copy_job {

@@ -30,7 +30,7 @@ bool engine_pools_images(const struct pooling_job *job) {
     return has_kernel && conv_n_positions(s->window) <= INT32_MAX && job->n_spatial == 2 &&
            !job->is_channels_first && job->dtype != DT_QINT8 &&
            pixel_bytes % IMAGE_PACK_BYTES == 0 && addresses % IMAGE_PACK_BYTES == 0 &&
-           conv_n_positions(s->out) > 0;
+           conv_n_positions(s->in) > 0 && conv_n_positions(s->out) > 0;
 }
 
 static struct image_pool_args args_of(const struct pooling_job *job) {

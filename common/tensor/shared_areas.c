@@ -10,9 +10,13 @@ static struct {
     struct shared_area *areas;
     size_t n, capacity;
     _Atomic bool is_watched;
-    pthread_mutex_t watcher_lock; /* held during calls of on_release, which it guards */
+    pthread_mutex_t watcher_lock; /* guards what follows */
+    pthread_cond_t ended;
+    int n_calls; /* of on_release, under way. They may take long, and do not wait for each other. */
     void (*on_release)(const char *data, size_t size_bytes);
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .watcher_lock = PTHREAD_MUTEX_INITIALIZER};
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .watcher_lock = PTHREAD_MUTEX_INITIALIZER,
+           .ended = PTHREAD_COND_INITIALIZER};
 
 void shared_areas_add(const char *base, size_t size_bytes, bool is_read_only) {
     pthread_mutex_lock(&state.lock);
@@ -66,8 +70,15 @@ void shared_areas_release(const char *data, size_t size_bytes) {
     if (likely(!shared_areas_are_watched()))
         return;
     pthread_mutex_lock(&state.watcher_lock);
-    if (state.on_release)
-        state.on_release(data, size_bytes);
+    void (*on_release)(const char *data, size_t size_bytes) = state.on_release;
+    state.n_calls += on_release != NULL;
+    pthread_mutex_unlock(&state.watcher_lock);
+    if (!on_release)
+        return;
+    on_release(data, size_bytes);
+    pthread_mutex_lock(&state.watcher_lock);
+    if (--state.n_calls == 0)
+        pthread_cond_broadcast(&state.ended);
     pthread_mutex_unlock(&state.watcher_lock);
 }
 
@@ -75,5 +86,7 @@ void shared_areas_watch(void (*on_release)(const char *data, size_t size_bytes))
     pthread_mutex_lock(&state.watcher_lock);
     state.on_release = on_release;
     atomic_store_explicit(&state.is_watched, on_release != NULL, memory_order_release);
+    while (state.n_calls > 0)
+        pthread_cond_wait(&state.ended, &state.watcher_lock);
     pthread_mutex_unlock(&state.watcher_lock);
 }

@@ -27,8 +27,8 @@ bool shared_areas_find(const char *data, size_t size_bytes, struct shared_area *
 /* Says that the pages of a range are about to be given back or unmapped, or that they may be other
  * pages than before. Returns when the watcher knows. */
 void shared_areas_release(const char *data, size_t size_bytes);
-/* Sets who is told; on_release must not call this module. NULL: nobody; when that call returns, no
- * call of the old one is running. */
+/* Sets who is told. on_release must not call this module, and may be called by several threads at
+ * once. NULL: nobody. When this returns, no call of the old one is running. */
 void shared_areas_watch(void (*on_release)(const char *data, size_t size_bytes));
 bool shared_areas_are_watched(void);
 

@@ -120,6 +120,7 @@ struct gpu_compiler {
     struct list queue;
     int n_kernels; /* that were queued */
     bool is_closed, has_ended, is_logged;
+    bool is_full; /* of keys that are never forgotten */
     struct gpu_compiler_counts counts;
 };
 
@@ -293,7 +294,7 @@ static void enqueue(struct gpu_compiler *compiler, struct span key, struct compi
     pthread_cond_signal(&compiler->changed);
 }
 
-/* With the lock. Nobody has what was not queued yet. */
+/* With the lock, and without it nobody has what was not queued yet. */
 static void forget_unqueued(struct gpu_compiler *compiler) {
     size_t cursor = 0;
     struct span key;
@@ -309,9 +310,11 @@ static void forget_unqueued(struct gpu_compiler *compiler) {
 
 /* With the lock. The key is the caller's. NULL: there are too many. */
 static struct compiled *add_key(struct gpu_compiler *compiler, struct span key) {
-    if (compiler->kernels.n_entries >= MAX_KEYS)
+    if (compiler->kernels.n_entries >= MAX_KEYS && !compiler->is_full) {
         forget_unqueued(compiler);
-    if (compiler->kernels.n_entries >= MAX_KEYS)
+        compiler->is_full = compiler->kernels.n_entries >= MAX_KEYS;
+    }
+    if (compiler->is_full)
         return NULL;
     struct compiled *kernel = xcalloc(1, sizeof *kernel);
     kernel->key = xmalloc(key.len);
@@ -331,8 +334,8 @@ const struct gpu_function *gpu_compiled(struct gpu_device *gpu, struct span key,
         kernel = add_key(compiler, key);
     if (kernel && kernel->n_asked < ASKS_BEFORE && ++kernel->n_asked == ASKS_BEFORE)
         enqueue(compiler, key, kernel, write_source);
+    /* One that is ready stays; another one may be forgotten as soon as the lock is free. */
+    bool is_ready = kernel && atomic_load_explicit(&kernel->is_ready, memory_order_acquire);
     pthread_mutex_unlock(&compiler->lock);
-    return kernel && atomic_load_explicit(&kernel->is_ready, memory_order_acquire)
-               ? &kernel->function
-               : NULL;
+    return is_ready ? &kernel->function : NULL;
 }

@@ -217,6 +217,11 @@ static struct gpu_host_range *add_range(struct gpu_host_range *wanted) {
     range->state = READY;
     if (!st)
         return range;
+    if (!range->gpu) { /* its device was closed meanwhile */
+        status_unref(st);
+        free(range);
+        return NULL;
+    }
     take_out(range);
     bool *is_known = is_kind ? &refusals->is_off[range->is_read_only] : &refusals->is_told;
     if (!*is_known)
@@ -334,8 +339,9 @@ void gpu_host_memory_forget(struct gpu_device *gpu) {
         } else if (!unregister(range)) { /* the end of the context ends it */
             take_out(range);
             free(range);
+            i = 0; /* others may have changed the table meanwhile */
         } else {
-            i = 0; /* others may have changed the table */
+            i = 0;
         }
     }
     pthread_mutex_unlock(&table.lock);

@@ -44,6 +44,7 @@ struct pool {
     int n_granted;                /* woken threads that have not reached the queue yet */
     struct pool_thread *sleepers; /* sleeping threads that were not woken */
     bool is_stopping;
+    _Atomic int n_signalling; /* threads that have unlocked, and wake others */
     struct pool_thread threads[];
 };
 
@@ -132,9 +133,14 @@ static void unlock_and_wake(struct pool *pool) {
         else if (pool->n_started == pool->n_threads || !start_thread(pool))
             break;
     }
+    if (n_woken > 0)
+        atomic_fetch_add_explicit(&pool->n_signalling, 1, memory_order_relaxed);
     pthread_mutex_unlock(&pool->mutex);
+    if (n_woken == 0)
+        return;
     for (int i = 0; i < n_woken; i++)
         pthread_cond_signal(&woken[i]->woken);
+    atomic_fetch_sub_explicit(&pool->n_signalling, 1, memory_order_release);
 }
 
 /* Mutex held. */
@@ -207,6 +213,9 @@ void pool_free(struct pool *pool) {
     }
     CHECK(!pool->head);
     pthread_mutex_unlock(&pool->mutex);
+    /* The task of a thread that is not the pool's may have run before that thread has left. */
+    while (atomic_load_explicit(&pool->n_signalling, memory_order_acquire) > 0)
+        sched_yield();
     for (int i = 0; i < pool->n_threads; i++)
         pthread_cond_destroy(&pool->threads[i].woken);
     pthread_mutex_destroy(&pool->mutex);

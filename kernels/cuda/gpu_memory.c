@@ -217,7 +217,7 @@ struct status *gpu_memory_alloc(struct gpu_memory *memory, uint64_t site, size_t
     size_t size =
         MAX(size_bytes + memory->alignment - 1, memory->alignment) & ~(memory->alignment - 1);
     pthread_mutex_lock(&memory->lock);
-    bool is_tight = memory->used_bytes + size > memory->limit_bytes / 4 * 3;
+    bool is_tight = MAX(memory->peak_bytes, memory->used_bytes + size) > memory->limit_bytes / 2;
     if (site != GPU_PLACE_NONE && !is_tight) /* places part what is free */
         block = take_place(memory, site, size);
     if (!block)

@@ -69,9 +69,9 @@ void gpu_memory_let_use(struct gpu_memory *memory, CUdevice peer);
 void gpu_memory_fini(struct gpu_memory *memory);
 
 /* A block of at least size_bytes. Allocations of one site have one size. With GPU_PLACE_NONE, and
- * while more than three quarters of the limit are used, the block is the best fit. *ret_free_number gets the compute stream's number at the latest
- * free of a part of it, 0 for fresh memory. Errors: RESOURCE_EXHAUSTED when the limit or the
- * device's memory is reached; the driver's. */
+ * once more than half of the limit has been used, the block is the best fit. *ret_free_number gets
+ * the compute stream's number at the latest free of a part of it, 0 for fresh memory. Errors:
+ * RESOURCE_EXHAUSTED when the limit or the device's memory is reached; the driver's. */
 struct status *gpu_memory_alloc(struct gpu_memory *memory, uint64_t site, size_t size_bytes,
                                 struct gpu_block **ret, uint64_t *ret_free_number) MUST_USE;
 void gpu_memory_free(struct gpu_memory *memory, struct gpu_block *block);

@@ -85,7 +85,7 @@ class TestGpuPieces(TestCase):
             worker = self.popen([program("tf-worker"), "--listen=127.0.0.1:0", "--port-file", ports,
                                  "--unix=off", f"--task={task}",
                                  "--gpu-copy-threads=1",  # so that a copy is pieces of 4 MiB
-                                 "--gpu=" + ("off" if more is None else "require")],
+                                 "--gpu=" + ("off" if more is None else "auto")],
                                 {} if more is None else {**env, **more})
             LineReader(worker.stderr).until("serving on")
             with open(ports, encoding="utf-8") as text:

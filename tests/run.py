@@ -275,7 +275,8 @@ GPU_SANITIZED = [
 
 def gpu_sanitized(options):
     """Ops, fused programs and networks under AddressSanitizer with UBSan, and under
-    ThreadSanitizer. The library of the simulated device handles SIGSEGV itself."""
+    ThreadSanitizer. The library of the simulated device handles SIGSEGV itself. Uses of a stack after
+    its return are not looked for: the stacks that this needs are not aligned for AVX-512."""
     tally = Tally()
     for directory in ("build-asan", "build-tsan"):
         if not build(directory):
@@ -284,7 +285,7 @@ def gpu_sanitized(options):
         env = {"MILLRACE_BUILD": directory,
                "MILLRACE_BIN": os.path.join(ROOT, directory, "bin"),
                "MILLRACE_KERNELS_BUILD": os.environ.get("MILLRACE_BUILD", "build"),
-               "ASAN_OPTIONS": "handle_segv=0:detect_leaks=1:detect_stack_use_after_return=1",
+               "ASAN_OPTIONS": "handle_segv=0:detect_leaks=1",
                "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
                "TSAN_OPTIONS": "handle_segv=0:halt_on_error=1:suppressions="
                                + os.path.join(ROOT, "tests", "tsan.supp")}

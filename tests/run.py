@@ -275,8 +275,8 @@ GPU_SANITIZED = [
 
 def gpu_sanitized(options):
     """Ops, fused programs and networks under AddressSanitizer with UBSan, and under
-    ThreadSanitizer. The library of the simulated device handles SIGSEGV itself. Uses of a stack after
-    its return are not looked for: the stacks that this needs are not aligned for AVX-512."""
+    ThreadSanitizer. The library of the simulated device handles SIGSEGV itself. Uses of a stack
+    after its return are not looked for: the stacks that this needs are not aligned for AVX-512."""
     tally = Tally()
     for directory in ("build-asan", "build-tsan"):
         if not build(directory):

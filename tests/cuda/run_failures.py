@@ -84,10 +84,8 @@ def environment(case, report, seed):
            "LD_LIBRARY_PATH": os.path.join(BUILD, "tests", "cuda", "sim"),
            "MILLRACE_SIM_KERNELS": ":".join(sorted(glob.glob(os.path.join(KERNELS, "gpu_*.so")))),
            "MILLRACE_SIM_DEVICES": "2", "MILLRACE_SIM_SEED": str(seed),
-           "MILLRACE_SIM_REPORT": report,
            # both ways of large copies: by several threads, and by one
            "MILLRACE_STEPS_COPY_THREADS": "1" if seed % 4 == 0 else "3",
-           "ASAN_OPTIONS": "handle_segv=0:detect_leaks=0",
            "MILLRACE_SIM_REPORT": report, "MILLRACE_SIM_COMPILER": COMPILER,
            "ASAN_OPTIONS": "handle_segv=0:detect_leaks=0:detect_stack_use_after_return=1",
            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",

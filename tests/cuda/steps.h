@@ -56,6 +56,8 @@ struct run {
 };
 
 struct status *make_plan(const struct program *program, bool is_on_cpu, struct plan **ret) MUST_USE;
+/* The same, on a GPU, of a program that has a plan. */
+struct plan *plan_of(const struct program *program);
 void start_plan(struct run *run, const struct program *program, struct plan *plan);
 /* The same; run.execution.stats is then the caller's. */
 void start_traced(struct run *run, const struct program *program, struct plan *plan);

@@ -134,15 +134,6 @@ static const struct shortage {
      &release[0]},
 };
 
-static struct plan *plan_of(const struct program *program) {
-    struct plan *plan;
-    struct status *st = make_plan(program, false, &plan);
-    if (st)
-        printf("%s: %s\n", program->name, status_message(st));
-    CHECK(!st);
-    return plan;
-}
-
 static bool runs(const struct program *program, struct plan *plan) {
     struct run run;
     start_plan(&run, program, plan);

@@ -96,15 +96,6 @@ static const struct phase *phase_find(const char *name) {
     return NULL;
 }
 
-static struct plan *plan_of(const struct program *program) {
-    struct plan *plan;
-    struct status *st = make_plan(program, false, &plan);
-    if (st)
-        printf("%s: %s\n", program->name, status_message(st));
-    CHECK(!st);
-    return plan;
-}
-
 /* Runs a step, and prints as run_failures.py reads it. */
 static struct status *step(const struct program *program, struct plan *plan) {
     struct run run;

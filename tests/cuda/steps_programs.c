@@ -126,6 +126,15 @@ struct status *make_plan(const struct program *program, bool is_on_cpu, struct p
     return st;
 }
 
+struct plan *plan_of(const struct program *program) {
+    struct plan *plan;
+    struct status *st = make_plan(program, false, &plan);
+    if (st)
+        printf("%s: %s\n", program->name, status_message(st));
+    CHECK(!st);
+    return plan;
+}
+
 static void on_done(struct execution *execution, struct status *status_take) {
     ending_tell(&CONTAINER_OF(execution, struct run, execution)->end, status_take);
 }

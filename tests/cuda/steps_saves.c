@@ -79,15 +79,6 @@ static bool await_taken(void) {
     return sem_timedwait(&is_taken, &until) == 0;
 }
 
-static struct plan *plan_of(const struct program *program) {
-    struct plan *plan;
-    struct status *st = make_plan(program, false, &plan);
-    if (st)
-        printf("%s: %s\n", program->name, status_message(st));
-    CHECK(!st);
-    return plan;
-}
-
 static bool is_well(const char *name, struct status *st_take) {
     bool is_ok = !st_take;
     printf("%s: %s\n", name, st_take ? status_message(st_take) : "ok");

@@ -586,8 +586,8 @@ static void flush(struct executor *executor) {
 enum { MUST_MOVE = 0, LIGHT = 1, HEAVY = CHECK_EVERY_NODES, NOT_RUN, PAUSED };
 
 /* As run_late_kernel, of an asynchronous kernel (CheckNumerics on a GPU). */
-static unsigned start_late_kernel(struct executor *executor, struct iteration *iteration,
-                                  const struct plan_node *node, struct tensor *inputs) {
+static struct status *start_late_kernel(struct executor *executor, struct iteration *iteration,
+                                        const struct plan_node *node, struct tensor *inputs) {
     struct tensor ref;
     tensor_copy(&ref, &inputs[0]);
     struct status *st = deref_inputs(node, inputs);
@@ -595,13 +595,9 @@ static unsigned start_late_kernel(struct executor *executor, struct iteration *i
         struct async_op *op = async_op_new(executor, iteration, node);
         tensor_move(&op->late, &ref);
         begin_async(executor, op, false);
-        return LIGHT;
     }
     tensor_clear(&ref);
-    executor_fail(executor, node, st);
-    clear_inputs(executor, inputs, node->n_inputs);
-    node_completed(executor, iteration);
-    return LIGHT;
+    return st;
 }
 
 /* Replaces references among the inputs of the node that was on top of the ready stack by values,
@@ -615,13 +611,14 @@ COLD static unsigned read_references(struct executor *executor, struct iteration
         executor->n_ready++;
         return MUST_MOVE;
     }
-    if (is_late && node->kind == PLAN_KERNEL_ASYNC && inputs[0].storage == TENSOR_REF)
-        return start_late_kernel(executor, iteration, node, inputs);
+    bool starts = is_late && node->kind == PLAN_KERNEL_ASYNC && inputs[0].storage == TENSOR_REF;
     bool keeps = (is_late && node->kind == PLAN_IDENTITY) ||
                  (node->kind == PLAN_FETCH && !executor->execution->is_partial);
-    struct status *st = keeps ? check_references(node, inputs) : deref_inputs(node, inputs);
+    struct status *st = starts  ? start_late_kernel(executor, iteration, node, inputs)
+                        : keeps ? check_references(node, inputs)
+                                : deref_inputs(node, inputs);
     if (!st)
-        return NOT_RUN;
+        return starts ? LIGHT : NOT_RUN;
     executor_fail(executor, node, st);
     clear_inputs(executor, inputs, node->n_inputs);
     node_completed(executor, iteration);
@@ -745,18 +742,18 @@ static void take_mail(struct executor *executor, struct async_op *ops) {
     }
 }
 
-void executor_move_to_pool(struct executor *executor) {
-    flush(executor);
-    executor->is_on_pool = true;
-    pool_submit(executor->execution->pool, &executor->task);
-}
-
 /* What is held back for devices stays so, since the execution goes on soon: where a slice ends is
  * another place in each step, and must not part what devices replay as one. */
 static void end_slice(struct executor *executor) {
     flush_sends(executor);
     executor->is_on_pool = true;
     pool_submit(executor->execution->pool, &executor->task);
+}
+
+void executor_move_to_pool(struct executor *executor) {
+    if (unlikely(executor->plan->n_used_devices > 0))
+        device_flush(executor);
+    end_slice(executor);
 }
 
 /* Moves the node that has waited longest to the top, so that a loop that never pauses does not keep

@@ -295,10 +295,10 @@ static struct status *merge_pins(struct placer *placer, bool only_wanted) {
                 node->name, node->placed, placer->devices->n_devices);
         if (group->pinned >= 0 && group->pinned != node->placed)
             return two_places(placer, node, group);
-        if (group->pinned >= 0)
-            continue;
+        bool is_first = group->pinned < 0;
         group->pinned = node->placed;
-        group->pinned_by = node;
+        if (is_first || (node_is_stateful(node) && !node_is_stateful(group->pinned_by)))
+            group->pinned_by = node;
     }
     return NULL;
 }

@@ -33,9 +33,9 @@ struct place_group {
     const struct node *asked_by;   /* for messages */
     bool is_strict;                /* the request is of kind 2 above */
     int pinned;                    /* the device of members placed before; -1: none */
-    const struct node *pinned_by;
-    int device; /* the result; -1: not decided */
-    int id;     /* of the root node */
+    const struct node *pinned_by;  /* for messages: of these the first that has state, if any */
+    int device;                    /* the result; -1: not decided */
+    int id;                        /* of the root node */
     int n_members;
     bool is_open;       /* the request leaves several tasks open, of which `device` is the first */
     bool is_chosen;     /* `device` was chosen by cost: also its type */
@@ -74,6 +74,8 @@ void placer_find_types(struct placer *placer);
 /* Gives tasks of job ps to the groups of variables that may be on several of them (place_spread.c).
  * For place_session, after placer_settle(placer, true). */
 void spread_variables(struct placer *placer);
+/* Of what has a shape and a dtype as attrs; a dimension that is left open counts as 1. */
+double variable_bytes(const struct node *variable);
 /* Chooses by the cost model the devices of groups that the client left open (place_cost.c); with
  * PLACEMENT_SPREAD only of those that it asked onto one of several tasks. Call it after
  * placer_settle(placer, false); `order` is the topological order. Changes nothing where that gains

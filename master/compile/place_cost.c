@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/base/units.h"
 #include "master/compile/place_cost_internal.h"
 
 enum {
@@ -26,26 +27,84 @@ static double makespan_without(struct schedule *schedule, int *chosen, int group
     return makespan_ns;
 }
 
-/* Says why groups moved, and why open ones did not. Of many that moved only the first get figures
- * of their own, since each takes a simulation. */
-static void explain(struct cost_placer *p, struct schedule *schedule, int *chosen, double step_ns,
-                    bool saves_memory) {
+/* ---- saying why ---- */
+
+/* What the choice is explained by. */
+struct explanation {
+    struct cost_placer *p;
+    struct schedule *schedule;
+    double step_ns;
+    const double *simple_bytes, *chosen_bytes; /* peaks, by device of the problem */
+    int n_simulated;
+};
+
+static const double *peaks_of(struct cost_placer *p, struct schedule *schedule,
+                              const int *device_of) {
+    schedule_run(schedule, device_of);
+    return arena_memdup(&p->arena, schedule_peak_bytes(schedule),
+                        sizeof(double) * (size_t)p->problem.n_devices);
+}
+
+static bool exceeds(const struct cost_placer *p, const double *peak_bytes, int device) {
+    return peak_bytes[device] > p->problem.devices[device].memory_bytes;
+}
+
+static const char *name_of(const struct cost_placer *p, int device) {
+    return p->c->devices->devices[p->device_of[device]].full_name;
+}
+
+/* "BEFORE/job:… NEEDS 312.0 MiB of memory at once, and has 200.0 MiB" */
+static const char *memory_reason(const struct cost_placer *p, const char *before, const char *needs,
+                                 int device, double peak_bytes) {
+    struct str text = STR_INIT;
+    str_addf(&text, "%s%s %s ", before, name_of(p, device), needs);
+    units_add_size(&text, peak_bytes);
+    str_add(&text, " of memory at once, and has ");
+    units_add_size(&text, p->problem.devices[device].memory_bytes);
+    const char *reason = arena_strdup(p->placer->arena, str_text(&text));
+    str_fini(&text);
+    return reason;
+}
+
+/* Of many groups that moved only the first get times of their own, since each takes a
+ * simulation. */
+static const char *why_moved(struct explanation *e, int *chosen, int group) {
+    struct cost_placer *p = e->p;
+    int before = p->placed[group];
+    if (exceeds(p, e->simple_bytes, before))
+        return memory_reason(p, "by the simple rule ", "would need", before,
+                             e->simple_bytes[before]);
+    if (e->n_simulated++ >= MAX_EXPLAINED)
+        return "the simulated step is shorter so";
+    return arena_printf(p->placer->arena,
+                        "the simulated step takes %.3f ms; with this on %s %.3f ms",
+                        e->step_ns / 1e6, name_of(p, before),
+                        makespan_without(e->schedule, chosen, group, before) / 1e6);
+}
+
+static const char *why_kept(const struct explanation *e, int group) {
+    const struct cost_placer *p = e->p;
+    int device = p->placed[group];
+    if (exceeds(p, e->chosen_bytes, device))
+        return memory_reason(p, "no placement was found that fits: ", "needs", device,
+                             e->chosen_bytes[device]);
+    if (exceeds(p, e->simple_bytes, device))
+        return memory_reason(p, "it fits, since other nodes have moved: ", "needs", device,
+                             e->chosen_bytes[device]);
+    return "elsewhere the simulated step is not relevantly shorter";
+}
+
+/* Says why groups moved, and why open ones did not. */
+static void explain(struct cost_placer *p, struct schedule *schedule, int *chosen, double step_ns) {
     const char **reason = arena_array(&p->arena, const char *, p->problem.n_groups + 1);
-    for (int g = 0, n_simulated = 0; g < p->problem.n_groups; g++) {
-        const char *there = p->c->devices->devices[p->device_of[p->placed[g]]].full_name;
-        if (p->problem.fixed[g] >= 0)
-            continue;
-        if (chosen[g] == p->placed[g])
-            reason[g] = "elsewhere the simulated step is not relevantly shorter";
-        else if (saves_memory)
-            reason[g] = arena_printf(p->placer->arena, "with all on %s memory is exceeded", there);
-        else if (n_simulated++ < MAX_EXPLAINED)
-            reason[g] = arena_printf(
-                p->placer->arena, "the simulated step takes %.3f ms; with this on %s %.3f ms",
-                step_ns / 1e6, there, makespan_without(schedule, chosen, g, p->placed[g]) / 1e6);
-        else
-            reason[g] = "the simulated step is shorter so";
-    }
+    struct explanation e = {.p = p,
+                            .schedule = schedule,
+                            .step_ns = step_ns,
+                            .simple_bytes = peaks_of(p, schedule, p->placed),
+                            .chosen_bytes = peaks_of(p, schedule, chosen)};
+    for (int g = 0; g < p->problem.n_groups; g++)
+        if (p->problem.fixed[g] < 0)
+            reason[g] = chosen[g] == p->placed[g] ? why_kept(&e, g) : why_moved(&e, chosen, g);
     for (int i = 0; i < p->c->graph.n_live; i++) {
         struct place_group *group = placer_group(p->placer, p->order[i]);
         int g = cost_placer_group(p, p->order[i]);
@@ -53,6 +112,23 @@ static void explain(struct cost_placer *p, struct schedule *schedule, int *chose
             group->reason = reason[g]; /* NULL: it could not move */
     }
 }
+
+static void log_choice(const struct cost_placer *p, const struct cost_choice *choice, int n_moved) {
+    struct str missing = STR_INIT;
+    if (choice->best.excess_bytes > 0) {
+        str_add(&missing, "; no placement was found that fits: ");
+        units_add_size(&missing, choice->best.excess_bytes);
+        str_add(&missing, " of memory are missing");
+    }
+    log_event(EVENT_PLACEMENT_COST,
+              "placement by cost: %d of %d nodes moved, with %d measured times; simulated step "
+              "%.3f ms, %.3f ms by the simple rule%s",
+              n_moved, p->problem.n_units, p->estimates.n_measured, choice->best.makespan_ns / 1e6,
+              choice->simple.makespan_ns / 1e6, str_text(&missing));
+    str_fini(&missing);
+}
+
+/* ---- choosing ---- */
 
 /* Gives the groups that moved their devices. Returns how many nodes moved. */
 static int take_placement(struct cost_placer *p, const int *chosen) {
@@ -111,13 +187,8 @@ static void place(struct cost_placer *p) {
     struct cost_choice choice = cost_placer_choose(p, schedule, chosen);
     int n_moved = choice.is_better ? take_placement(p, chosen) : 0;
     if (p->c->options->placement_log || p->c->options->placed_graph)
-        explain(p, schedule, chosen, choice.best.makespan_ns,
-                choice.best.excess_bytes < choice.simple.excess_bytes);
-    log_event(EVENT_PLACEMENT_COST,
-              "placement by cost: %d of %d nodes moved, with %d measured times; simulated step "
-              "%.3f ms, %.3f ms by the simple rule",
-              n_moved, p->problem.n_units, p->estimates.n_measured, choice.best.makespan_ns / 1e6,
-              choice.simple.makespan_ns / 1e6);
+        explain(p, schedule, chosen, choice.best.makespan_ns);
+    log_choice(p, &choice, n_moved);
     schedule_free(schedule);
 }
 

@@ -4,6 +4,8 @@
  *   groups ─► groups   the groups of one loop are one, since a loop must stay on one task
  *   outputs ─► values  sizes from static shapes; a size that is unknown is a guess
  *   devices            the first of each type of each task; the CPUs of a task share its cores
+ *   kept bytes         what a group holds for the whole step: variables whose values no node reads
+ *                      (an optimizer's slots), and values that only the client takes
  *
  * State never moves: it has been placed before. */
 #include <math.h>
@@ -209,7 +211,23 @@ struct value_list {
     struct schedule_value *values;
     struct schedule_edge *edges;
     int *first_value;
+    double *kept_bytes; /* by group */
 };
+
+static bool is_fetched(const struct graph_consumers *consumers, int begin, int end) {
+    for (int i = begin; i < end; i++)
+        if (node_is_op(consumers->edges[i].dst, OP_FETCH))
+            return true;
+    return false;
+}
+
+/* A variable that is read counts as the value that is read, in the same memory. */
+static bool is_variable_read(const struct graph_consumers *consumers, const struct node *handle) {
+    for (int i = consumers->first[handle->id]; i < consumers->first[handle->id + 1]; i++)
+        if (node_is_op(consumers->edges[i].dst, "ReadVariableOp"))
+            return true;
+    return false;
+}
 
 /* One value for each output that somebody takes, and one for the control edges. The consumers are
  * sorted by output. */
@@ -217,16 +235,22 @@ static void add_values(struct cost_placer *p, const struct graph_consumers *cons
                        const struct node *node, struct value_list *list) {
     struct schedule_problem *problem = &p->problem;
     int i = consumers->first[node->id], end = consumers->first[node->id + 1];
+    int group = cost_placer_group(p, node);
+    if (node_is_op(node, "VarHandleOp") && !is_variable_read(consumers, node))
+        list->kept_bytes[group] += variable_bytes(node);
     while (i < end) {
-        int output = consumers->edges[i].index;
+        int output = consumers->edges[i].index, begin = i;
         struct schedule_value value = {.producer = p->unit_of[node->id],
                                        .first_edge = problem->n_edges};
         for (; i < end && consumers->edges[i].index == output; i++)
             if (is_followed(p, node, &consumers->edges[i]))
                 list->edges[problem->n_edges++].consumer = p->unit_of[consumers->edges[i].dst->id];
         value.n_edges = problem->n_edges - value.first_edge;
-        if (value.n_edges == 0)
+        if (value.n_edges == 0) {
+            if (output != CONTROL_EDGE && is_fetched(consumers, begin, i))
+                list->kept_bytes[group] += cost_estimate_bytes(&p->estimates, node, output);
             continue;
+        }
         value.bytes = output == CONTROL_EDGE ? 0 : cost_estimate_bytes(&p->estimates, node, output);
         list->values[problem->n_values++] = value;
     }
@@ -246,6 +270,7 @@ static void find_units(struct cost_placer *p) {
         .values = arena_array(&p->arena, struct schedule_value, n_edges + 1),
         .edges = arena_array(&p->arena, struct schedule_edge, n_edges + 1),
         .first_value = arena_array(&p->arena, int, problem->n_units + 2),
+        .kept_bytes = arena_array(&p->arena, double, problem->n_groups + 1),
     };
     int *group = arena_array(&p->arena, int, problem->n_units + 1);
     double *cost_ns =
@@ -262,6 +287,7 @@ static void find_units(struct cost_placer *p) {
     problem->values = list.values;
     problem->edges = list.edges;
     problem->first_value = list.first_value;
+    problem->kept_bytes = list.kept_bytes;
     graph_consumers_fini(&consumers);
 }
 

@@ -6,7 +6,7 @@
 
 #include "master/compile/place.h"
 
-enum { UNKNOWN_DIM = 1 };
+enum { UNKNOWN_DIM = 1 }; /* the size of a dimension that a variable leaves open */
 
 /* A group of variables without a task. */
 struct spread_group {
@@ -26,7 +26,7 @@ static bool is_variable(const struct node *node) {
     return node_is_either(node, "VariableV2", "Variable") || node_is_op(node, "VarHandleOp");
 }
 
-static double variable_bytes(const struct node *node) {
+double variable_bytes(const struct node *node) {
     const struct attr_value *shape = node_attr(node, "shape"), *dtype = node_attr(node, "dtype");
     double bytes = dtype ? (double)MAX(dtype_size(dtype_base(dtype->dtype)), 1) : 1;
     for (int d = 0; shape && d < shape->shape.rank; d++)

@@ -123,7 +123,7 @@ static struct status *read_all(int fd, const char *path, struct str *out) {
 
 struct status *cost_file_read(struct cost_table *table, const char *path) {
     struct str text = STR_INIT;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold the start up */
     if (fd < 0)
         return errno == ENOENT ? NULL : failed("open", path);
     struct status *st = read_all(fd, path, &text);

@@ -48,6 +48,8 @@ struct status *cost_keeper_new(struct loop *loop, struct pool *pool, const char 
                                struct cost_keeper **ret) {
     struct cost_table *table = cost_table_new();
     struct status *st = path ? cost_file_read(table, path) : NULL;
+    if (path && !st) /* who cannot write it hears so now, not when costs are lost */
+        st = cost_file_write(table, path);
     if (st) {
         cost_table_free(table);
         return st;

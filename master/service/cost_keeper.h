@@ -1,6 +1,6 @@
 /* Keeps the table of measured costs for the life of a master, and in a file (--cost-file) beyond
- * it: reads the file at the start, writes it on the pool once a minute if the table has changed,
- * and at the end. Loop thread, apart from cost_keeper_free. */
+ * it: reads and writes the file at the start, writes it on the pool once a minute if the table has
+ * changed, and at the end. Loop thread, apart from cost_keeper_free. */
 #ifndef MILLRACE_MASTER_SERVICE_COST_KEEPER_H
 #define MILLRACE_MASTER_SERVICE_COST_KEEPER_H
 
@@ -10,7 +10,8 @@
 #include "rpc/loop.h"
 
 struct cost_keeper;
-/* `path` (borrowed) may be NULL: there is no file. Errors: those of cost_file_read. */
+/* `path` (borrowed) may be NULL: there is no file. Errors: those of cost_file_read and
+ * cost_file_write. */
 struct status *cost_keeper_new(struct loop *loop, struct pool *pool, const char *path,
                                struct cost_keeper **ret) MUST_USE;
 struct cost_table *cost_keeper_table(struct cost_keeper *keeper);

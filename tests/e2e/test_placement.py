@@ -108,6 +108,27 @@ class TestPlacement(TestCase):
         self.assertEqual(code, 78)
         self.assertRegex(err, "cost file .*/costs: line [0-9]+ is cut off")
 
+    def test_a_cost_file_that_cannot_be_used_ends_the_master(self):
+        pipe, there = self.path("pipe"), self.path("new-costs")
+        os.mkfifo(pipe)
+        for path, complaint in ((self.path("no/such/directory/costs"), "cannot write cost file .*: "
+                                 "No such file or directory"),
+                                ("", "cannot write cost file : No such file or directory"),
+                                (self.path("."), "cannot read cost file .*: Is a directory"),
+                                (pipe, "cost file .*/pipe: its first line is not")):
+            code, _, err = self.run_program("tf-master", "--cluster", "worker=127.0.0.1:1",
+                                            "--listen", "127.0.0.1:0", "--admin", "off",
+                                            "--cost-file", path)
+            self.assertEqual(code, 78, err)
+            self.assertRegex(err, complaint)
+        address, _ = self.start_worker(0)
+        master, _, _ = self.start_master(address, "--cost-file", there)
+        with open(there) as f:
+            self.assertEqual(f.read(), "millrace costs 1\n")
+        self.assertEqual(os.listdir(os.path.dirname(there)).count("new-costs"), 1)
+        master.terminate()
+        self.assertEqual(self.wait_for_exit(master), 0)
+
     def replace(self, case, scale, *flags):
         """Runs a case of REPLACEMENT_PROGRAM by cost; returns its result and the master's log."""
         slow, _ = self.start_worker(0, "--device-scale", scale)

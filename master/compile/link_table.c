@@ -113,8 +113,10 @@ struct schedule_link link_table_find(struct link_table *table, const char *from,
         return cost;
     pthread_mutex_lock(&table->lock);
     if (table->links.n_entries > 0) {
-        struct str key = STR_INIT;
-        str_addf(&key, "%s %s", from, to);
+        struct str key = STR_INIT; /* not by str_addf: a thousand tasks have a million links */
+        str_add(&key, from);
+        str_add_char(&key, ' ');
+        str_add(&key, to);
         const struct link *link = strmap_get(&table->links, str_text(&key));
         if (link)
             cost = link->cost;

@@ -42,18 +42,25 @@ static void find_devices(struct cost_placer *p) {
             p->device_of[problem->n_devices++] = i;
     int n = problem->n_devices;
     struct schedule_device *devices = arena_array(&p->arena, struct schedule_device, n + 1);
-    struct schedule_link *links = arena_array(&p->arena, struct schedule_link, n * n + 1);
     problem->devices = devices;
-    problem->links = links;
     for (int i = 0; i < n; i++) {
         const struct device_info *info = &table->devices[p->device_of[i]];
         double limit = info->memory_limit_bytes > 0 ? (double)info->memory_limit_bytes : INFINITY;
         devices[i] = (struct schedule_device){
             .cost_class = class_of(p, i), .memory_bytes = limit, .n_lanes = 1};
         problem->n_classes = MAX(problem->n_classes, devices[i].cost_class + 1);
-        for (int k = 0; k < n; k++)
-            links[i * n + k] = cost_estimate_link(p->c, info, &table->devices[p->device_of[k]]);
     }
+}
+
+static void find_links(struct cost_placer *p) {
+    const struct device_info *all = p->c->devices->devices;
+    int n = p->problem.n_devices;
+    struct schedule_link *links = arena_array(&p->arena, struct schedule_link, n * n + 1);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n; k++)
+            links[i * n + k] =
+                cost_estimate_link(p->c, &all[p->device_of[i]], &all[p->device_of[k]]);
+    p->problem.links = links;
 }
 
 /* A device of the table in the problem: the first one of its type in its task. */
@@ -317,6 +324,7 @@ void cost_placer_init(struct cost_placer *p, struct compilation *c, struct place
     constrain_groups(p, is_fixed_loop);
     p->has_choice = has_choice(p);
     if (p->has_choice) {
+        find_links(p);
         find_present(p);
         cost_estimates_init(&p->estimates, c, &p->arena);
         find_units(p);

@@ -156,11 +156,15 @@ class TestImage(TestCase):
         overlay = read(os.path.join(DEPLOY, "kubernetes/overlays/gpu/kustomization.yaml"))
         self.assertIn(f"value: {tag}\n", overlay)
         copied = re.search(r"cp (.*) /libraries", text).group(1)
-        for source in ("blas.c", "dnn.c"):
+        for source in ("blas.c", "compiler.c", "dnn.c"):
             names = re.findall(r'"(lib\w+\.so\.\d+)"',
                                read(os.path.join(ROOT, "kernels", "cuda", source)))
             self.assertTrue(any(fnmatch.fnmatch(name, os.path.basename(path)) for name in names
                                 for path in copied.split()), names)
+        self.assertIn("libnvrtc-builtins.so.", copied)  # which libnvrtc opens
+        wheels = re.findall(r" (nvidia-\S+)==13\.0\.\*", text)
+        for part in ("cublas", "cuda-nvcc", "cuda-nvrtc"):
+            self.assertIn(f"nvidia-{part}", wheels)
         options = read(os.path.join(ROOT, "meson_options.txt"))
         for option in re.findall(r"-D(\w+)=", text):
             self.assertIn(f"option('{option}'", options)

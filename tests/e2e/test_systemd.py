@@ -126,6 +126,20 @@ class TestUnits(TestCase):
         self.assertNotRegex(self.read("systemd", "tf-worker@.service"),
                             r"(?m)^MemoryDenyWriteExecute=")
 
+    def test_gpus_are_there_before_a_task_that_cannot_make_them(self):
+        unit = self.read("systemd", "tf-worker@.service")
+        self.assertRegex(unit, r"(?m)^NoNewPrivileges=yes$")  # not by a setuid nvidia-modprobe
+        drop_in = self.read("drop-ins", "tf-worker@.service.d", "gpu.conf")
+        for module in ("Wants", "After"):
+            self.assertRegex(drop_in, rf"(?m)^{module}=modprobe@nvidia_uvm\.service\b")
+        # "+" is as root, and "-" for hosts that need no help
+        before = re.findall(r"(?m)^ExecStartPre=(\W+)/usr/bin/(\S+)", drop_in)
+        self.assertEqual(before, [("+-", "nvidia-smi"), ("+-", "nvidia-modprobe")])
+        for device in re.findall(r"(?m)^DeviceAllow=char-nvidia\S* (\w+)$", drop_in):
+            self.assertEqual(device, "rwm")  # m: so that these may make it
+        cache = re.search(r"(?m)^CacheDirectory=(\S+)$", drop_in).group(1)
+        self.assertIn(f"\nEnvironment=CUDA_CACHE_PATH=%C/{cache}\n", drop_in)
+
     def test_systemd_finds_them_secure(self):
         if not shutil.which("systemd-analyze"):
             self.skipTest("systemd-analyze is not installed")

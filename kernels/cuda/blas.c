@@ -14,7 +14,9 @@
 #include "kernels/cuda/gpu_device.h"
 #include "kernels/cuda/library.h"
 
-enum { MAX_WORKSPACE_BYTES = 32 << 20, MAX_KINDS = 4096 };
+/* Some algorithms have a block for each product, along a dimension of the grid that has at most
+ * 65,535. A power of 2 keeps the alignment of what follows. */
+enum { MAX_WORKSPACE_BYTES = 32 << 20, MAX_KINDS = 4096, MAX_PRODUCTS = 1 << 15 };
 
 /* Set by gpu_blas_open, then constant. */
 static struct blas_api blas;
@@ -66,7 +68,7 @@ static const struct product_type *type_find(enum dtype dtype) {
 struct product_kind {
     int64_t m, n, k, n_products, x_stride, y_stride;
     int32_t dtype;
-    uint8_t transposes_x, transposes_y, conjugates, alignment;
+    uint8_t transposes_x, transposes_y, conjugates, alignment; /* 1 << alignment bytes */
 };
 
 /* What a device keeps for products of one kind. */
@@ -113,23 +115,42 @@ static int operation(bool transposes, bool conjugates) {
     return !transposes ? CUBLAS_OP_N : conjugates ? CUBLAS_OP_C : CUBLAS_OP_T;
 }
 
+static struct status *prefer(cublasLtMatmulPreference_t preference, int attribute,
+                             const void *value, size_t size) {
+    return check(blas.cublasLtMatmulPreferenceSetAttribute(preference, attribute, value, size),
+                 "cublasLtMatmulPreferenceSetAttribute");
+}
+
+/* An algorithm may read packs of elements, whose addresses must be aligned. cuBLASLt assumes 256
+ * bytes unless it is told, and rows of a slice may have less. */
+static struct status *set_preferences(cublasLtMatmulPreference_t preference, uint8_t alignment) {
+    static const int operands[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    size_t workspace_bytes = MAX_WORKSPACE_BYTES;
+    uint32_t alignment_bytes = UINT32_C(1) << alignment;
+    TRY(prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
+               sizeof workspace_bytes));
+    for (size_t i = 0; i < ARRAY_LEN(operands); i++)
+        TRY(prefer(preference, operands[i], &alignment_bytes, sizeof alignment_bytes));
+    return NULL;
+}
+
 static struct status *choose(cublasLtHandle_t handle, struct gpu_product *product) {
     cublasLtMatmulPreference_t preference;
-    size_t workspace_bytes = MAX_WORKSPACE_BYTES;
     int n = 0;
     TRY(check(blas.cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate"));
-    struct status *st = check(blas.cublasLtMatmulPreferenceSetAttribute(
-                                  preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                  &workspace_bytes, sizeof workspace_bytes),
-                              "cublasLtMatmulPreferenceSetAttribute");
-    if (!st)
-        st = check(blas.cublasLtMatmulAlgoGetHeuristic(handle, product->desc, product->first,
-                                                       product->second, product->out, product->out,
-                                                       preference, 1, &product->choice, &n),
-                   "cublasLtMatmulAlgoGetHeuristic");
+    struct status *st = set_preferences(preference, product->kind.alignment);
+    int error = st ? 0
+                   : blas.cublasLtMatmulAlgoGetHeuristic(
+                         handle, product->desc, product->first, product->second, product->out,
+                         product->out, preference, 1, &product->choice, &n);
+    if (!st && error != CUBLAS_STATUS_NOT_SUPPORTED) /* bfloat16 before compute capability 8.0 */
+        st = check(error, "cublasLtMatmulAlgoGetHeuristic");
     note(blas.cublasLtMatmulPreferenceDestroy(preference), "cublasLtMatmulPreferenceDestroy");
     if (!st && (n == 0 || product->choice.state != 0))
-        st = status_unimplemented("cuBLASLt has no algorithm for this product");
+        st = status_unimplemented("cuBLASLt has no algorithm for this product of %s on this GPU",
+                                  dtype_name((enum dtype)product->kind.dtype));
     return st;
 }
 
@@ -311,5 +332,14 @@ struct status *gpu_multiply(struct kernel_ctx *ctx, const struct device_products
     if (!has_blas)
         return status_unimplemented("Matrix products on a GPU need cuBLASLt: %s",
                                     str_text(&why_missing));
-    return multiply_by_library(ctx, p, type);
+    struct device_products part = *p;
+    size_t size = dtype_size(p->dtype);
+    for (int64_t done = 0; done < p->n_products; done += part.n_products) {
+        part.n_products = MIN(p->n_products - done, (int64_t)MAX_PRODUCTS);
+        part.x = p->x + (size_t)(done * p->x_stride) * size;
+        part.y = p->y + (size_t)(done * p->y_stride) * size;
+        part.out = p->out + (size_t)(done * p->m * p->n) * size;
+        TRY(multiply_by_library(ctx, &part, type));
+    }
+    return NULL;
 }

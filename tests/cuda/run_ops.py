@@ -38,6 +38,7 @@ import planted_bugs  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from function_cases import function_failures  # noqa: E402
 from image_cases import image_cases  # noqa: E402
+from product_cases import product_cases  # noqa: E402
 from queue_cases import queue_failures  # noqa: E402
 from rnn_cases import rnn_cases, rnn_failures  # noqa: E402
 from window_cases import qint8_failures, window_cases  # noqa: E402
@@ -846,6 +847,7 @@ def main():
     window_cases(cases)
     image_cases(cases)
     rnn_cases(cases)
+    product_cases(cases)
     listed = cases.list
     if not arguments.long:
         listed = [case for i, case in enumerate(listed) if "float32" in case[0] or i % 4 == 0]

@@ -1,7 +1,7 @@
 /* cuBLASLt: the calls that the plugin makes. A handle, a description, a layout are records of the
  * host, and a product is an operation of the stream that the function gpu_products of
- * MILLRACE_SIM_KERNELS computes. A product whose layouts do not fit together, or which uses what
- * was given back, is refused. */
+ * MILLRACE_SIM_KERNELS computes. A product is refused whose layouts do not fit together, which uses
+ * what was given back, or whose operands are less aligned than the heuristics were told. */
 #include "kernels/cuda/blas_api.h"
 #include "kernels/cuda/products_args.h"
 #include "tests/cuda/sim/driver.h"
@@ -12,6 +12,8 @@
 enum { BLAS_SUCCESS = 0, BLAS_NO_MEMORY = 3, BLAS_INVALID_VALUE = 7, BLAS_FAILED = 13 };
 /* Every second kind of product wants this much. */
 enum { WORKSPACE_BYTES = 512 };
+/* In the order A, B, C, D. An algorithm wants no more than a pack's alignment. */
+enum { N_OPERANDS = 4, USUAL_ALIGNMENT = 256, PACK_BYTES = 16, MAX_BATCH = 65535 };
 
 #define BLAS_CALL(name, arguments) EXPORTED int name arguments;
 #include "kernels/cuda/blas_calls.inc"
@@ -30,6 +32,7 @@ struct cublasLtMatrixLayoutOpaque {
 };
 struct cublasLtMatmulPreferenceOpaque {
     uint64_t workspace_bytes;
+    uint32_t alignment[N_OPERANDS];
 };
 
 static int make(void *ret, size_t size) {
@@ -108,7 +111,10 @@ int cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, int attribut
 
 int cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *ret) {
     BEGIN_LIBRARY(cublasLtMatmulPreferenceCreate);
-    return make(ret, sizeof **ret);
+    int error = make(ret, sizeof **ret);
+    for (int i = 0; error == BLAS_SUCCESS && i < N_OPERANDS; i++)
+        (*ret)->alignment[i] = USUAL_ALIGNMENT;
+    return error;
 }
 
 int cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
@@ -120,9 +126,13 @@ int cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
 int cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, int attribute,
                                          const void *value, size_t size) {
     BEGIN_LIBRARY(cublasLtMatmulPreferenceSetAttribute);
-    if (attribute != CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES || size != sizeof(uint64_t))
+    int operand = attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && size == sizeof(uint64_t))
+        memcpy(&preference->workspace_bytes, value, size);
+    else if (operand >= 0 && operand < N_OPERANDS && size == sizeof *preference->alignment)
+        memcpy(&preference->alignment[operand], value, size);
+    else
         return BLAS_INVALID_VALUE;
-    memcpy(&preference->workspace_bytes, value, size);
     return BLAS_SUCCESS;
 }
 
@@ -186,12 +196,26 @@ int cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t
     int error = plan(desc, a, b, d, &args);
     if (error != BLAS_SUCCESS || handle == NULL || c != d || n_wanted < 1)
         return BLAS_INVALID_VALUE;
+    if (args.n_products > MAX_BATCH)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     memset(ret, 0, sizeof *ret);
+    for (int i = 0; i < N_OPERANDS; i++)
+        ret->algo.data[i] =
+            preference->alignment[i] < PACK_BYTES ? preference->alignment[i] : PACK_BYTES;
     ret->workspace_bytes = args.m % 2 == 0 ? WORKSPACE_BYTES : 0;
     if (ret->workspace_bytes > preference->workspace_bytes)
         return BLAS_INVALID_VALUE;
     *ret_n = 1;
     return BLAS_SUCCESS;
+}
+
+static bool is_aligned(const cublasLtMatmulAlgo_t *algo, const void *a, const void *b,
+                       const void *c, const void *d) {
+    const void *operands[N_OPERANDS] = {a, b, c, d};
+    for (int i = 0; i < N_OPERANDS; i++)
+        if (algo->data[i] == 0 || (uintptr_t)operands[i] % algo->data[i] != 0)
+            return false;
+    return true;
 }
 
 static size_t extent(int64_t matrix, int64_t stride, int64_t n) {
@@ -208,7 +232,8 @@ int cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const voi
     struct products_args args;
     int error = plan(desc, a_layout, b_layout, d_layout, &args);
     if (error != BLAS_SUCCESS || handle == NULL || c != d || c_layout != d_layout || algo == NULL ||
-        alpha == NULL || beta == NULL || (workspace_bytes > 0) != (workspace != NULL))
+        alpha == NULL || beta == NULL || (workspace_bytes > 0) != (workspace != NULL) ||
+        !is_aligned(algo, a, b, c, d))
         return BLAS_INVALID_VALUE;
     args.rounds_to_tf32 = desc->compute == CUBLAS_COMPUTE_32F_FAST_TF32 &&
                           args.type == PRODUCTS_F32 && sim.rounds_to_tf32;

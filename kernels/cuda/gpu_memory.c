@@ -34,11 +34,12 @@ static void record_free(struct gpu_memory *memory, struct gpu_block *block) {
 /* ---- the mapped part ---- */
 
 static CUmemAllocationProp properties_of(const struct gpu_memory *memory) {
-    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .requested_handle_types =
-                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, memory->device},
-                                      .flags = {.gpu_direct_rdma = memory->is_exportable}};
+    CUmemAllocationProp properties = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requested_handle_types = memory->has_descriptors ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                                                          : CU_MEM_HANDLE_TYPE_NONE,
+        .location = {CU_MEM_LOCATION_TYPE_DEVICE, memory->device},
+        .flags = {.gpu_direct_rdma = memory->is_exportable}};
     return properties;
 }
 
@@ -352,12 +353,24 @@ static struct status *read_exportable(struct gpu_memory *memory) {
     return NULL;
 }
 
+/* Virtual GPUs may lack both: the first is needed, and memory that asks for the second fails. */
+static struct status *read_abilities(struct gpu_memory *memory) {
+    bool can_map;
+    TRY(has_attribute(memory, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &can_map));
+    if (!can_map)
+        return status_unimplemented("the driver cannot map memory of this device at addresses "
+                                    "that were reserved");
+    TRY(has_attribute(memory, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+                      &memory->has_descriptors));
+    return read_exportable(memory);
+}
+
 struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_api *api,
                                CUdevice device, size_t limit_bytes) {
     size_t granularity = 0;
     int alignment = 0;
     *memory = (struct gpu_memory){.api = api, .device = device, .users = {device}, .n_users = 1};
-    TRY(read_exportable(memory));
+    TRY(read_abilities(memory));
     CUmemAllocationProp properties = properties_of(memory);
     TRY(driver_status(
         api->cuDeviceGetAttribute(&alignment, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, device),

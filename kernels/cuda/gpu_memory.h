@@ -31,10 +31,11 @@ struct gpu_memory {
     CUdevice device;
     CUdevice users[GPU_MEMORY_MAX_USERS]; /* the device itself, and its peers; constant in use */
     size_t n_users;
-    size_t alignment;   /* of blocks; a power of two */
-    size_t step_bytes;  /* what is mapped at a time, a multiple of the driver's granularity */
-    size_t limit_bytes; /* what is reserved */
-    bool is_exportable; /* an RDMA device may read the memory, by dmabufs */
+    size_t alignment;     /* of blocks; a power of two */
+    size_t step_bytes;    /* what is mapped at a time, a multiple of the driver's granularity */
+    size_t limit_bytes;   /* what is reserved */
+    bool is_exportable;   /* an RDMA device may read the memory, by dmabufs */
+    bool has_descriptors; /* the driver can export it as file descriptors */
     CUdeviceptr base;
     /* The number of the last work that was enqueued on the compute stream. Set by the device. */
     _Atomic uint64_t enqueued;
@@ -60,7 +61,8 @@ struct gpu_memory {
 void gpu_memory_widen(const struct gpu_memory *memory, CUdeviceptr *start, size_t *size_bytes);
 
 /* Reserves addresses for limit_bytes, rounded up to whole steps. Maps nothing. The device's context
- * must be current, here and in every thread that allocates. Errors: the driver's. */
+ * must be current, here and in every thread that allocates. Errors: UNIMPLEMENTED for a device
+ * whose memory cannot be mapped; the driver's. */
 struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_api *api,
                                CUdevice device, size_t limit_bytes) MUST_USE;
 /* Another device may use the memory, too. Before the first block. */

@@ -167,6 +167,8 @@ static CUresult properties_check(const CUmemAllocationProp *properties) {
     if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
         properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
+    if (properties->requested_handle_types != CU_MEM_HANDLE_TYPE_NONE) /* no attribute offers one */
+        return CUDA_ERROR_NOT_SUPPORTED;
     return properties->location.id >= 0 && properties->location.id < sim.n_devices
                ? CUDA_SUCCESS
                : CUDA_ERROR_INVALID_DEVICE;

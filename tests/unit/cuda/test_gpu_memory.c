@@ -19,6 +19,7 @@ static struct {
     int n_created, n_mapped, n_accessible; /* alive */
     int fail_in;                           /* the call that fails, counted down; 0: none does */
     CUresult error;
+    CUdevice_attribute lacks;         /* what it does not support; 0: nothing */
     size_t reserved_bytes, end_bytes; /* what is mapped is [0, end) */
 } driver;
 
@@ -27,7 +28,7 @@ static CUresult next_call(void) {
 }
 
 static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice device) {
-    *ret = 512;
+    *ret = attribute == driver.lacks ? 0 : 512;
     return next_call();
 }
 static CUresult get_granularity(size_t *ret, const CUmemAllocationProp *properties,
@@ -54,6 +55,10 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t size,
                        const CUmemAllocationProp *properties, unsigned long long flags) {
     CUresult error = next_call();
     assert_int_equal(size, STEP);
+    bool has_descriptors =
+        driver.lacks != CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
+    assert_int_equal(properties->requested_handle_types,
+                     has_descriptors ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0);
     if (error == CUDA_SUCCESS)
         *ret = (CUmemGenericAllocationHandle)++driver.n_created;
     return error;
@@ -264,7 +269,8 @@ static void a_driver_that_fails_loses_nothing(void **state) {
 
 static void a_reservation_that_fails_is_told(void **state) {
     memset(&driver, 0, sizeof(driver));
-    for (int call = 1; call <= 3; call++) {
+    enum { N_CALLS = 7 }; /* four questions, alignment, granularity, the reservation */
+    for (int call = 1; call <= N_CALLS; call++) {
         driver.fail_in = call;
         driver.error = CUDA_ERROR_UNKNOWN;
         struct status *st = gpu_memory_init(&memory, &api, 0, STEP);
@@ -272,6 +278,23 @@ static void a_reservation_that_fails_is_told(void **state) {
         status_unref(st);
         gpu_memory_fini(&memory);
     }
+}
+
+static void memory_without_descriptors_asks_for_none(void **state) {
+    memset(&driver, 0, sizeof(driver));
+    driver.lacks = CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
+    assert_null(gpu_memory_init(&memory, &api, 0, STEP));
+    release_block(alloc(512)); /* create() looks */
+    close_memory(NULL);
+}
+
+static void a_device_that_cannot_map_is_not_implemented(void **state) {
+    memset(&driver, 0, sizeof(driver));
+    driver.lacks = CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+    struct status *st = gpu_memory_init(&memory, &api, 0, STEP);
+    assert_int_equal(status_code(st), STATUS_UNIMPLEMENTED);
+    status_unref(st);
+    gpu_memory_fini(&memory);
 }
 
 enum { N_LIVE = 64, N_RANDOM = 20000 };
@@ -468,6 +491,8 @@ int main(void) {
         WITH_MEMORY(a_range_grows_to_whole_steps),
         WITH_MEMORY(a_driver_that_fails_loses_nothing),
         cmocka_unit_test(a_reservation_that_fails_is_told),
+        cmocka_unit_test(memory_without_descriptors_asks_for_none),
+        cmocka_unit_test(a_device_that_cannot_map_is_not_implemented),
         WITH_MEMORY(random_blocks_never_overlap),
         WITH_MEMORY(a_site_keeps_its_place_whatever_else_is_free),
         WITH_MEMORY(who_finds_its_place_taken_moves_once),

@@ -12,7 +12,6 @@
 #include "kernels/cuda/gpu_peers.h"
 #include "kernels/cuda/gpu_staged.h"
 #include "kernels/cuda/gpu_xid.h"
-#include "kernels/cuda/images.h"
 
 /* ---- contexts, errors, the lock ---- */
 
@@ -314,20 +313,6 @@ static struct status *open_memory(struct gpu_device *gpu, int64_t limit_bytes) {
     return NULL;
 }
 
-/* A simulated device ignores the image that it is given, but wants one. */
-static struct status *load_images(struct gpu_device *gpu) {
-    static const void *const simulated[] = {"no image"};
-    const void *const *images = n_gpu_images > 0 ? gpu_images : simulated;
-    size_t n = MAX(n_gpu_images, (size_t)1);
-    gpu->libraries = xcalloc(n, sizeof *gpu->libraries);
-    for (size_t i = 0; i < n; i++) {
-        TRY(gpu_call(gpu, cuLibraryLoadData, &gpu->libraries[i], images[i], NULL, NULL, 0, NULL,
-                     NULL, 0));
-        gpu->n_libraries++;
-    }
-    return NULL;
-}
-
 static struct status *device_open(struct gpu_device *gpu,
                                   const struct gpu_device_options *options) {
     TRY(read_properties(gpu));
@@ -335,7 +320,7 @@ static struct status *device_open(struct gpu_device *gpu,
     TRY(open_context(gpu));
     TRY(open_memory(gpu, options->memory_limit_bytes));
     TRY(gpu_export_init(gpu));
-    TRY(load_images(gpu));
+    TRY(gpu_images_load(gpu));
     return gpu_copiers_start(gpu);
 }
 

@@ -192,7 +192,8 @@ struct gpu_device_options {
     bool has_graphs;            /* segments are replayed */
 };
 
-/* Opens a device: context, streams, memory, kernels. Errors: the driver's. */
+/* Opens a device: context, streams, memory, kernels. Errors: UNIMPLEMENTED for a device that cannot
+ * run the plugin's kernels; the driver's. */
 struct status *gpu_device_new(const struct gpu_device_options *options,
                               struct gpu_device **ret) MUST_USE;
 /* Ends the threads of the device, once they have done what they were asked for. Threads of a device
@@ -293,6 +294,16 @@ void gpu_event_put(struct gpu_device *gpu, CUevent event); /* without the lock *
 /* Sets up the allocator of the device's memory. Takes no memory from the driver yet. */
 void gpu_allocator_init(struct gpu_device *gpu, const struct device_engine *engine);
 void gpu_functions_free(struct gpu_device *gpu);
+
+/* ---- kernels (gpu_images.c) ---- */
+
+/* Errors: UNIMPLEMENTED as gpu_device_new; the driver's. */
+struct status *gpu_images_load(struct gpu_device *gpu) MUST_USE;
+/* Finds a kernel by its name. CUDA_ERROR_NOT_FOUND: no image has it. *ret_call names the call that
+ * made the error. */
+CUresult gpu_images_find(struct gpu_device *gpu, const char *name, CUfunction *ret,
+                         const char **ret_call) MUST_USE;
+
 /* Allocates for work on `stream`, which must be told to wait for the compute stream up to
  * *ret_free_number before it uses the memory. */
 struct status *gpu_buffer_new(struct gpu_device *gpu, size_t size_bytes, CUstream stream,

@@ -43,15 +43,12 @@ struct gpu_device *gpu_of_init(const struct kernel_init *init) {
 
 static struct status *load_function(struct gpu_device *gpu, const char *name,
                                     struct gpu_function **ret) {
-    CUkernel kernel;
     CUfunction function;
-    CUresult error = CUDA_ERROR_NOT_FOUND;
-    for (size_t i = 0; i < gpu->n_libraries && error == CUDA_ERROR_NOT_FOUND; i++)
-        error = gpu->api->cuLibraryGetKernel(&kernel, gpu->libraries[i], name);
+    const char *call;
+    CUresult error = gpu_images_find(gpu, name, &function, &call);
     if (error == CUDA_ERROR_NOT_FOUND)
         return status_unimplemented("The plugin for GPUs has no kernel '%s'", name);
-    TRY(gpu_check(gpu, error, "cuLibraryGetKernel"));
-    TRY(gpu_call(gpu, cuKernelGetFunction, &function, kernel));
+    TRY(gpu_check(gpu, error, call));
     *ret = xcalloc(1, sizeof **ret);
     (*ret)->function = function;
     (*ret)->name = xstrdup(name);

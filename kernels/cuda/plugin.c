@@ -17,6 +17,7 @@
 
 static struct driver_api api;
 static int driver_version;
+static struct str left_out = STR_INIT; /* devices that cannot run the kernels, and why */
 
 /* What we compute, with its functions. */
 // clang-format off
@@ -27,6 +28,16 @@ static const struct gpu_implementation implementations[] = {
 // clang-format on
 
 _Static_assert((int)GPU_MEMORY_MAX_USERS == (int)GPU_MAX_DEVICES, "all devices may be peers");
+
+/* Notes a device that cannot run the kernels, and goes on. Other failures end the opening. */
+static struct status *leave_out_take(struct status *st) {
+    if (status_code(st) != STATUS_UNIMPLEMENTED)
+        return st;
+    log_event(EVENT_GPU_TROUBLE, "not used: %s", status_message(st));
+    str_addf(&left_out, "; not used: %s", status_message(st));
+    status_unref(st);
+    return NULL;
+}
 
 static struct status *open_devices(const struct gpu_plugin_options *options,
                                    const struct driver_checker *checker, struct device *devices,
@@ -45,12 +56,18 @@ static struct status *open_devices(const struct gpu_plugin_options *options,
             .memory_limit_bytes = options->memory_limit_bytes,
             .n_copy_threads = options->n_copy_threads,
             .has_graphs = options->has_graphs};
-        TRY(gpu_device_new(&device_options, &gpus[i]));
-        gpu_device_bind(gpus[i], &devices[i]);
-        *ret_n = i + 1;
+        struct status *st = gpu_device_new(&device_options, &gpus[*ret_n]);
+        if (st) {
+            TRY(leave_out_take(st));
+            continue;
+        }
+        gpu_device_bind(gpus[*ret_n], &devices[*ret_n]);
+        ++*ret_n;
     }
-    gpu_peers_connect(gpus, n);
-    return n > 0 ? NULL : status_unavailable("the CUDA driver finds no device");
+    gpu_peers_connect(gpus, *ret_n);
+    return *ret_n > 0
+               ? NULL
+               : status_unavailable("the CUDA driver finds no device%s", str_text(&left_out));
 }
 
 static void plugin_close(struct device *devices, int n) {
@@ -81,7 +98,8 @@ static struct status *plugin_open(const struct gpu_plugin_options *options, stru
 }
 
 static void plugin_describe(struct str *out) {
-    str_addf(out, "driver for CUDA %d.%d", driver_version / 1000, driver_version % 1000 / 10);
+    str_addf(out, "driver for CUDA %d.%d%s", driver_version / 1000, driver_version % 1000 / 10,
+             str_text(&left_out));
     if (gpu_blas_missing())
         str_addf(out, "; no matrix products, because cuBLASLt is missing: %s", gpu_blas_missing());
     if (gpu_dnn_missing())

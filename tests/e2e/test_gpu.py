@@ -435,3 +435,20 @@ class TestGpu(harness.TestCase):
                              "--gpu-plugin", "/no/such/plugin.so")
         self.assertIn("gpu: required, but", err)
         self.assertIn("/no/such/plugin.so", err)
+
+    def test_a_gpu_that_cannot_run_the_kernels_is_left_out(self):
+        """One that is older than all images, as a display's beside one that computes."""
+        too_old, ports = {"MILLRACE_SIM_FAIL": "cuKernelGetFunction:1:209"}, self.path("ports")
+        worker = self.popen([program("tf-worker"), "--listen=127.0.0.1:0", "--port-file", ports,
+                             "--gpu=require"], self.environment(**simulation(2), **too_old))
+        LineReader(worker.stderr).until("serving on")
+        with open(ports, encoding="utf-8") as text:
+            admin = int(text.read().split("admin")[1])
+        status = json.loads(rc.page(admin, "/statusz")[1])
+        names = [row["name"].split("/")[-1] for row in status["devices"]]
+        self.assertEqual(names, ["device:CPU:0", "device:GPU:0"])
+        self.assertRegex(status["gpu"], r"; not used: GPU 0: .* compute capability 9\.0: "
+                                        r"cuKernelGetFunction failed: .*CUDA error 209")
+        _, err = self.expect(78, "tf-worker", "--listen=127.0.0.1:0", "--gpu=require",
+                             env={**simulation(1), **too_old})
+        self.assertRegex(err, "gpu: required, but .*no device; not used: GPU 0: .*CUDA error 209")

@@ -20,6 +20,7 @@
 #include "common/base/thread.h"
 #include "common/base/denormals.h"
 #include "common/base/pool_cancel.h"
+#include "common/base/pool_load.h"
 
 enum { POOL_STACK_BYTES = 2 * 1024 * 1024, WAKES_AT_ONCE = 2 };
 
@@ -236,6 +237,17 @@ void pool_submit(struct pool *pool, struct pool_task *task) {
     pthread_mutex_lock(&pool->mutex);
     push_task(pool, task);
     unlock_and_wake(pool);
+}
+
+bool pool_is_busy(struct pool *pool) {
+    pthread_mutex_lock(&pool->mutex);
+    int64_t n_free =
+        pool->n_threads - pool->n_started + pool->n_starting + pool->n_granted + pool_is_current();
+    for (const struct pool_thread *thread = pool->sleepers; thread; thread = thread->next)
+        n_free++;
+    bool is_busy = pool->n_queued >= n_free;
+    pthread_mutex_unlock(&pool->mutex);
+    return is_busy;
 }
 
 /* ---- loops ---- */

@@ -22,7 +22,7 @@
  *   - where something else uses the compute stream: a copy from or to the host, an event that
  *     somebody waits for, a convolution, a traced node;
  *   - where another step enqueues;
- *   - where its step pauses or has nothing ready to run;
+ *   - where its step pauses, has nothing ready to run, or gives its thread to others;
  *   - after SEGMENT_MAX_WORK parts.
  * If it ends, or goes on in another way, while work is held back, that work is enqueued part by
  * part, or as the graph that is just as long.

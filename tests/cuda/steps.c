@@ -4,6 +4,7 @@
  *
  *   cuda_steps PLUGIN         the programs
  *   cuda_steps PLUGIN ahead   a step that is far ahead of a device which is held back
+ *   cuda_steps PLUGIN parted  a step gives up its thread while its work is held back
  *   cuda_steps PLUGIN warm    the calls of the driver that a warm step makes
  *   cuda_steps PLUGIN many    the programs, by several threads at once
  *   cuda_steps PLUGIN kept    products and convolutions that several threads compute again
@@ -137,6 +138,7 @@ static const struct mode {
     bool (*run)(void);
 } modes[] = {
     {"ahead", run_ahead},
+    {"parted", run_parted},
     {"warm", run_warm},
     {"kept", run_kept},
     {"waiting", run_waiting},

@@ -95,6 +95,7 @@ void remove_folder(const char *folder);
 
 bool run_warm(void);
 bool run_ahead(void);
+bool run_parted(void);
 bool run_cancelled_size(void);
 bool run_waiting(void);
 bool run_patience(void);

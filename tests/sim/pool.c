@@ -2,6 +2,7 @@
  * threads. */
 #include "common/base/pool.h"
 #include "common/base/pool_cancel.h"
+#include "common/base/pool_load.h"
 
 #include <stdlib.h>
 
@@ -83,6 +84,14 @@ void pool_submit(struct pool *pool, struct pool_task *task) {
     *pool->last = task;
     pool->last = &task->next;
     start_waiting(pool);
+}
+
+bool pool_is_busy(struct pool *pool) {
+    int n_free = pool->n_threads - __builtin_popcount(pool->busy) + pool_is_current();
+    int n_queued = 0;
+    for (const struct pool_task *task = pool->first; task; task = task->next)
+        n_queued++;
+    return n_queued >= n_free;
 }
 
 /* Sleeps until the threads have done what is queued, as joining them does. */

@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/pool_cancel.h"
+#include "common/base/pool_load.h"
 #include "common/tensor/tensor_pieces.h"
 #include "kernels/cost.h"
 #include "kernels/variable.h"
@@ -742,10 +743,13 @@ static void take_mail(struct executor *executor, struct async_op *ops) {
     }
 }
 
-/* What is held back for devices stays so, since the execution goes on soon: where a slice ends is
- * another place in each step, and must not part what devices replay as one. */
+/* What is held back for devices stays so if the execution goes on soon: where a slice ends is
+ * another place in each step, and must not part what devices replay as one. Behind other tasks the
+ * devices would be idle. */
 static void end_slice(struct executor *executor) {
     flush_sends(executor);
+    if (unlikely(executor->plan->n_used_devices > 0) && pool_is_busy(executor->execution->pool))
+        device_flush(executor);
     executor->is_on_pool = true;
     pool_submit(executor->execution->pool, &executor->task);
 }

@@ -3,6 +3,7 @@
 #include "common/base/pool.h"
 #include "common/base/clock.h"
 #include "common/base/pool_cancel.h"
+#include "common/base/pool_load.h"
 #include "common/base/pool_sort.h"
 #include "common/base/splitmix.h"
 
@@ -475,8 +476,60 @@ static void the_wait_for_other_ranges_is_counted(void **state) {
     pool_free(pool);
 }
 
+/* Tells, once it is asked, whether the pool is busy, and ends. */
+struct holder {
+    struct pool_task task;
+    struct pool *pool;
+    _Atomic bool has_begun, is_asked, is_busy, has_ended;
+};
+
+static void hold_thread(struct pool_task *task) {
+    struct holder *holder = CONTAINER_OF(task, struct holder, task);
+    holder->has_begun = true;
+    while (!holder->is_asked)
+        sched_yield();
+    holder->is_busy = pool_is_busy(holder->pool);
+    holder->has_ended = true;
+}
+
+static void hold_one(struct pool *pool, struct holder *holder) {
+    *holder = (struct holder){.task.run = hold_thread, .pool = pool};
+    pool_submit(pool, &holder->task);
+}
+
+static void await(const _Atomic bool *flag) {
+    while (!*flag)
+        sched_yield();
+}
+
+static bool ask(struct holder *holder) {
+    await(&holder->has_begun);
+    holder->is_asked = true;
+    await(&holder->has_ended);
+    return holder->is_busy;
+}
+
+static void a_pool_is_busy_while_no_thread_is_free(void **state) {
+    struct pool *pool = pool_new(2);
+    struct holder holders[3];
+    assert_false(pool_is_busy(pool));
+    hold_one(pool, &holders[0]);
+    assert_false(pool_is_busy(pool)); /* a thread is free */
+    hold_one(pool, &holders[1]);
+    assert_true(pool_is_busy(pool));
+    hold_one(pool, &holders[2]);
+    assert_true(ask(&holders[0]));
+    await(&holders[2].has_begun); /* on the same thread */
+    assert_false(ask(&holders[1]));
+    assert_false(ask(&holders[2]));
+    while (pool_is_busy(pool)) /* until a thread has come back */
+        sched_yield();
+    pool_free(pool);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pool_is_busy_while_no_thread_is_free),
         cmocka_unit_test(an_unused_pool_has_no_threads),
         cmocka_unit_test(free_runs_what_is_queued),
         cmocka_unit_test(one_thread_runs_tasks_in_order),

@@ -60,7 +60,7 @@ static struct status *with_holders(struct gpu_device *gpu, struct status *st) {
     return st;
 }
 
-/* Copies under way and other steps hold buffers that they will free. */
+/* Copies from the device and other steps hold buffers that they will free. */
 static bool others_hold_memory(struct gpu_device *gpu) {
     return atomic_load(&gpu->n_copies) > 0 ||
            (gpu->device && atomic_load(&gpu->device->n_steps) > 1);
@@ -82,6 +82,7 @@ static COLD struct status *alloc_patiently(struct gpu_device *gpu, size_t size_b
     int64_t until_ns = clock_now_ns() + MAX_WAIT_S * INT64_C(1000000000);
     give_back_graphs(gpu);
     for (;;) {
+        bool may_come = others_hold_memory(gpu); /* what they free later is found, or told */
         uint64_t n_freed = gpu_memory_n_freed(&gpu->memory);
         struct status *st =
             gpu_memory_alloc(&gpu->memory, GPU_PLACE_NONE, size_bytes, ret, ret_free_number);
@@ -89,8 +90,7 @@ static COLD struct status *alloc_patiently(struct gpu_device *gpu, size_t size_b
             return NULL;
         if (status_code(st) != STATUS_RESOURCE_EXHAUSTED)
             return gpu_look_take(gpu, st);
-        if (size_bytes > gpu->memory.limit_bytes || !others_hold_memory(gpu) ||
-            clock_now_ns() >= until_ns)
+        if (size_bytes > gpu->memory.limit_bytes || !may_come || clock_now_ns() >= until_ns)
             return with_holders(gpu, st);
         status_unref(st);
         gpu_memory_wait_freed(&gpu->memory, n_freed);

@@ -10,10 +10,25 @@
 
 /* ---- jobs ---- */
 
+/* The device whose memory a copy frees at its end; NULL: none. */
+static struct gpu_device *holder_of(const struct tensor *value) {
+    return tensor_is_on_device(value) ? gpu_of_allocator(value->buffer->allocator) : NULL;
+}
+
+void gpu_job_hold_take(struct gpu_job *job, struct tensor *value) {
+    struct gpu_device *holder = holder_of(value);
+    tensor_move(&job->held, value);
+    if (holder)
+        atomic_fetch_add(&holder->n_copies, 1);
+}
+
 void gpu_job_free(struct gpu_device *gpu, struct gpu_job *job) {
+    struct gpu_device *holder = holder_of(&job->held);
     if (job->ready)
         gpu_event_put(gpu, job->ready);
     tensor_clear(&job->held);
+    if (holder)
+        atomic_fetch_sub(&holder->n_copies, 1);
     buffer_unref(job->growing);
     free(job);
 }
@@ -188,7 +203,6 @@ static void abandon(struct gpu_copier *copier, struct status *failure) {
         log_event(EVENT_GPU_TROUBLE, "GPU %d: no thread for copies", copier->gpu->ordinal);
     if (copy) {
         copy->status = status_ref(failure);
-        atomic_fetch_sub(&copier->gpu->n_copies, 1);
         copy->on_done(copy);
     }
     if (wait) {

@@ -88,7 +88,6 @@ void gpu_end_copy_take(struct gpu_copier *copier, struct gpu_job *job, struct st
     if (!st)
         tensor_move(copy->ret, value);
     copy->status = st;
-    atomic_fetch_sub(&gpu->n_copies, 1);
     copy->on_done(copy);
 }
 
@@ -236,7 +235,6 @@ static void run_release(struct gpu_copier *copier, struct gpu_job *job) {
     struct device_wait *wait;
     gpu_job_take_callers(copier, job, &copy, &wait); /* there are none */
     gpu_job_free(gpu, job);
-    atomic_fetch_sub(&gpu->n_copies, 1);
 }
 
 /* With the lock of `to`. The compute stream of `to` waits for `ready` of the other device. After a
@@ -277,8 +275,7 @@ static struct status *copy_between(struct gpu_device *from, struct gpu_device *t
         free(release);
         return st;
     }
-    tensor_move(&release->held, &copy->from); /* until the copy has ended */
-    atomic_fetch_add(&to->n_copies, 1);
+    gpu_job_hold_take(release, &copy->from); /* until the copy has ended */
     gpu_copier_submit(&to->out, release);
     return NULL;
 }
@@ -331,16 +328,15 @@ static bool ended(struct device_copy *copy, struct status *st) {
 }
 
 /* The caller submits the job. */
-static void take_copy(struct gpu_device *gpu, struct device_copy *copy, struct gpu_job *job) {
+static void take_copy(struct device_copy *copy, struct gpu_job *job) {
     job->copy = copy;
     job->allocator = copy->allocator;
     job->growing = copy->growing ? buffer_ref(copy->growing) : NULL;
-    tensor_move(&job->held, &copy->from);
-    atomic_fetch_add(&gpu->n_copies, 1);
+    gpu_job_hold_take(job, &copy->from);
 }
 
 static bool submit(struct gpu_copier *copier, struct device_copy *copy, struct gpu_job *job) {
-    take_copy(copier->gpu, copy, job);
+    take_copy(copy, job);
     gpu_copier_submit(copier, job);
     return false;
 }
@@ -382,7 +378,7 @@ static bool start_in(struct gpu_device *gpu, struct device_copy *copy) {
         return ended(copy, copy_in_now(gpu, &copy->from, copy->ret));
     struct gpu_job *job = xcalloc(1, sizeof *job);
     if (is_growing(&copy->from)) {
-        take_copy(gpu, copy, job);
+        take_copy(copy, job);
         gpu_arriving_start(gpu, job);
         return false;
     }

@@ -26,6 +26,9 @@ struct gpu_job {
     size_t n_copied;    /* bytes of it */
 };
 
+/* The job holds the value until its end. Others who lack memory of the value's device wait for that
+ * (gpu_device.n_copies). */
+void gpu_job_hold_take(struct gpu_job *job, struct tensor *value);
 /* Frees the job, and what it holds. */
 void gpu_job_free(struct gpu_device *gpu, struct gpu_job *job);
 /* Takes away whom a job has to tell. Both are NULL if a probe has told them already. */

@@ -139,10 +139,10 @@ struct gpu_device {
     /* The error after which the context is of no use; NULL while there is none. Set once. */
     _Atomic(struct status *) failure;
     bool is_writable_by_rdma, needs_flush; /* gpu_export.c; constant */
-    _Atomic int n_copies;                  /* copies under way, which hold buffers of the device */
-    struct gpu_dnn *dnn;                   /* for convolutions; constant */
-    struct gpu_compiler *compiler;         /* for kernels that are compiled at run time; constant */
-    struct gpu_xid *xid;                   /* NULL: NVML cannot be used */
+    _Atomic int n_copies; /* copies under way that free a buffer of the device at their end */
+    struct gpu_dnn *dnn;  /* for convolutions; constant */
+    struct gpu_compiler *compiler; /* for kernels that are compiled at run time; constant */
+    struct gpu_xid *xid;           /* NULL: NVML cannot be used */
     _Atomic uint64_t last_xid;
     struct gpu_watch watch;
     struct gpu_host_refusals host_refusals;

@@ -42,8 +42,8 @@ static bool is_cancelled_kernel(struct executor *executor, const struct status *
 }
 
 /* A copy between memories is the plan's, so the client hears of the node whose value is copied. */
-static struct status *with_node_take(const struct executor *executor, const struct plan_node *node,
-                                     struct status *st) {
+struct status *executor_name_take(const struct executor *executor, const struct plan_node *node,
+                                  struct status *st) {
     const struct node *named = node->node;
     if (node->kind == PLAN_COPY) {
         const struct plan_copy *copy = &executor->plan->copies[node->aux];
@@ -71,7 +71,7 @@ void executor_fail(struct executor *executor, const struct plan_node *node,
         status_take = status_ref(why_cancelled(executor));
         node = NULL;
     }
-    executor->status = node ? with_node_take(executor, node, status_take) : status_take;
+    executor->status = node ? executor_name_take(executor, node, status_take) : status_take;
     executor->is_aborted = true;
     atomic_store_explicit(&executor->has_failed, true, memory_order_relaxed);
     async_cancel_waits(executor);

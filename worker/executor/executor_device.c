@@ -50,8 +50,8 @@ static void end_op_done(struct executor *executor, struct async_op *op) {
     pthread_mutex_unlock(&executor->lock);
     op->next = executor->free_ops;
     executor->free_ops = op;
-    if (st)
-        executor_fail(executor, op->node, st);
+    if (st) /* that of a node's copy names the node */
+        executor_fail(executor, NULL, st);
 }
 
 static struct async_op *end_op_new(struct executor *executor, const struct device *device,
@@ -75,16 +75,20 @@ void device_end_arrived(struct async_op *op) { end_op_done(op->executor, op); }
 
 /* ---- copies ---- */
 
-static void end_growth(struct device_copy *copy) {
-    if (copy->growing)
-        growing_buffer_end(copy->growing, copy->status);
+/* The task that the value is sent to may be the one whose failure the client hears of. */
+static void end_growth(struct async_op *op) {
+    struct device_copy *copy = &op->copy;
+    if (!copy->growing)
+        return;
+    copy->status = executor_name_take(op->executor, op->node, copy->status);
+    growing_buffer_end(copy->growing, copy->status);
     buffer_unref(copy->growing);
     copy->growing = NULL;
 }
 
 static void on_copied(struct device_copy *copy) {
     struct async_op *op = CONTAINER_OF(copy, struct async_op, copy);
-    end_growth(copy);
+    end_growth(op);
     op->ctx.status = copy->status;
     executor_post(op);
 }
@@ -110,7 +114,7 @@ static bool start_copy(struct async_op *op, struct device *src, struct device *d
     struct device *device = src ? src : dst;
     bool has_ended = device->ops->copy_start(device, &op->copy);
     if (has_ended) {
-        end_growth(&op->copy);
+        end_growth(op);
         op->ctx.status = op->copy.status;
     }
     if (src) /* a failure of what makes the value is not the copy's, and names its own node */

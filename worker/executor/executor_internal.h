@@ -199,6 +199,9 @@ void executor_finish_fetch(struct executor *executor, const struct plan_node *no
  * reference's number, and else the value as it is. *ret must hold nothing.
  * Errors: FAILED_PRECONDITION while the variable is uninitialized. */
 struct status *executor_read_reference(const struct tensor *ref, struct tensor *ret) MUST_USE;
+/* Adds the node to the text of its failure. Any thread. Accepts NULL. */
+struct status *executor_name_take(const struct executor *executor, const struct plan_node *node,
+                                  struct status *st) MUST_USE;
 void executor_fail(struct executor *executor, const struct plan_node *node,
                    struct status *status_take);
 /* Runs a kernel that may take long. One that changes nothing but its outputs stops soon after the

@@ -266,7 +266,7 @@ static struct status *build_kernel(struct plan_builder *b, const struct node *no
 
 /* A constant of a device with a memory of its own is uploaded once. A large one that other tasks
  * get is put where they can see it. */
-static struct status *build_constant(struct plan_builder *b, const struct node *node,
+static struct status *place_constant(struct plan_builder *b, const struct node *node,
                                      const struct tensor *value) {
     struct tensor *to = &b->plan->constants[b->plan->n_constants];
     int memory = b->has_device_memory ? plan_output_memory(b->options, node, 0) : PLAN_HOST;
@@ -282,6 +282,11 @@ static struct status *build_constant(struct plan_builder *b, const struct node *
         return tensor_clone(device->shared_allocator, value, to);
     tensor_copy(to, value);
     return NULL;
+}
+
+static struct status *build_constant(struct plan_builder *b, const struct node *node,
+                                     const struct tensor *value) {
+    return status_suffix_take(place_constant(b, node, value), "\n\t [[{{node %s}}]]", node->name);
 }
 
 /* The device that a copy's attr names; NULL for the host's memory. */

@@ -29,8 +29,9 @@ static const char *const base_names[N_CALLS] = {
 };
 
 static atomic_ulong counts[N_CALLS];
+enum { ODD_CALLS = -1 };
 static struct failure {
-    atomic_ulong at; /* the count of the call that fails; 0: none */
+    atomic_ulong at; /* the count of the call that fails; 0: none; (unsigned long)ODD_CALLS */
     CUresult error;
 } failures[N_CALLS];
 
@@ -69,6 +70,11 @@ static bool is_free_of_init(enum call call) {
            call == CALL_cuGetErrorString || call == CALL_cuGetProcAddress_v2;
 }
 
+static bool fails(enum call call, unsigned long n) {
+    unsigned long at = atomic_load_explicit(&failures[call].at, memory_order_acquire);
+    return at == n || (at == (unsigned long)ODD_CALLS && n % 2 == 1);
+}
+
 CUresult call_begin(enum call call) {
     unsigned long n = atomic_fetch_add_explicit(&counts[call], 1, memory_order_relaxed) + 1;
     if (atomic_load_explicit(&is_blocked[call], memory_order_relaxed))
@@ -77,7 +83,7 @@ CUresult call_begin(enum call call) {
         wait_at_gate();
     if ((int)call == atomic_load_explicit(&killer, memory_order_acquire) && n == killer_at)
         link_kill();
-    if (atomic_load_explicit(&failures[call].at, memory_order_acquire) == n)
+    if (fails(call, n))
         return failures[call].error;
     if (!atomic_load_explicit(&sim.is_initialized, memory_order_acquire) && !is_free_of_init(call))
         return CUDA_ERROR_NOT_INITIALIZED;
@@ -153,17 +159,30 @@ static void gate_read(void) {
     }
 }
 
+/* SYMBOL:N:ERROR or SYMBOL:odd:ERROR */
+static bool failure_read(const char *item) {
+    char symbol[64];
+    unsigned long n;
+    int error;
+    if (sscanf(item, "%63[^:]:odd:%d", symbol, &error) == 2) {
+        int call = call_find(symbol);
+        if (call < 0)
+            return false;
+        failures[call].error = (CUresult)error;
+        atomic_store_explicit(&failures[call].at, (unsigned long)ODD_CALLS, memory_order_release);
+        return true;
+    }
+    return sscanf(item, "%63[^:]:%lu:%d", symbol, &n, &error) == 3 &&
+           simFailCall(symbol, n, (CUresult)error) == CUDA_SUCCESS;
+}
+
 static void failures_read(void) {
     const char *text = getenv("MILLRACE_SIM_FAIL");
     char *copy = strdup(text != NULL ? text : ""), *rest = copy, *item;
     failures_result = copy != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     while (failures_result == CUDA_SUCCESS && (item = strsep(&rest, ",")) != NULL &&
            *item != '\0') {
-        char symbol[64];
-        unsigned long n;
-        int error;
-        if (sscanf(item, "%63[^:]:%lu:%d", symbol, &n, &error) != 3 ||
-            simFailCall(symbol, n, (CUresult)error) != CUDA_SUCCESS) {
+        if (!failure_read(item)) {
             link_report("MILLRACE_SIM_FAIL: not SYMBOL:N:ERROR, or no such call");
             failures_result = CUDA_ERROR_INVALID_VALUE;
         }

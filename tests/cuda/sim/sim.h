@@ -12,7 +12,8 @@
  *   MILLRACE_SIM_CHECK    "0" turns off the search for missing waits, for speed
  *   MILLRACE_SIM_MODE     "null": all calls return at once, there is no device process
  *   MILLRACE_SIM_FAIL     calls to fail, as SYMBOL:N:ERROR, joined by ",": the Nth call of SYMBOL
- *                         returns the number ERROR and does nothing, once
+ *                         returns the number ERROR and does nothing, once; with "odd" for N every
+ *                         second call does, from the first on. One row for each SYMBOL
  *   MILLRACE_SIM_KILL     SYMBOL:N: the Nth call of SYMBOL kills the device process before it does
  *                         anything, so all devices are lost
  *   MILLRACE_SIM_GATE     SYMBOL:N:PATH: the Nth call of SYMBOL waits until another process opens

@@ -37,6 +37,12 @@ struct device_copy {
     /* Whose work makes the value: host_data of its kernels. If that work was held back and has
      * failed since, a copy to the host fails, too. NULL: not known. */
     const void *owner;
+    /* The name of the node whose value is copied, for messages; lives as long as the step. NULL: not
+     * known. */
+    const char *node;
+    /* Nobody needs the value before the step ends, so a copy to the host may be enqueued with later
+     * work of the owner. Then it starts once that work is flushed. */
+    bool may_wait;
     /* Called once, on any thread, after copy_start has returned false. Never called inside
      * copy_start. */
     void (*on_done)(struct device_copy *copy);
@@ -59,7 +65,7 @@ struct device_wait {
 
 /* What a device counts of the work that kernels enqueue (device_ops.counts). */
 enum device_count {
-    DEVICE_WORK,          /* launches, fills and matrix products */
+    DEVICE_WORK,          /* launches, fills, products, convolutions, small copies */
     DEVICE_WORK_REPLAYED, /* those among them that were enqueued as parts of replayed segments */
     DEVICE_REPLAYS,       /* segments that were replayed */
     DEVICE_CHANGES,       /* kernels that got new arguments before a replay */
@@ -70,7 +76,7 @@ enum device_count {
     DEVICE_OTHER_ADDRESSES,
     /* why segments have ended that were not replayed */
     DEVICE_ENDS_OTHER_USE, /* of the device's queue: a copy, an event */
-    DEVICE_ENDS_LIBRARY,   /* a convolution */
+    DEVICE_ENDS_LIBRARY,   /* a convolution that was not captured */
     DEVICE_ENDS_OTHER_STEP,
     DEVICE_ENDS_IDLE, /* the step has nothing to run, pauses, or ends */
     DEVICE_ENDS_FULL,
@@ -84,6 +90,8 @@ enum device_count {
     DEVICE_FROM_HOST_DIRECT_BYTES,
     DEVICE_FROM_HOST_STAGED,
     DEVICE_FROM_HOST_STAGED_BYTES,
+    DEVICE_FROM_HOST_LAUNCHED, /* in the arguments of a kernel */
+    DEVICE_FROM_HOST_LAUNCHED_BYTES,
     DEVICE_FROM_PEER_DIRECT, /* another device of the task */
     DEVICE_FROM_PEER_DIRECT_BYTES,
     DEVICE_FROM_PEER_STAGED,

@@ -1,6 +1,7 @@
 /* Copies between a GPU's memory and the host's, and the table of a GPU's methods.
  *
- *   small, to the device   through the stage, on the compute stream: enqueued when the call returns
+ *   small, to the device   in the arguments of a launch, or through the stage, on the compute
+ *                          stream: enqueued when the call returns
  *   large, to the device   by the copier `in`, in pieces; while the value arrives: gpu_arriving.c
  *   to the host            by the copiers `out` and `large_out`, in pieces
  *   between two devices    gpu_peers.h
@@ -190,22 +191,21 @@ static struct status *new_destination(struct gpu_device *gpu, const struct tenso
     return gpu_wrap_destination(gpu, value, buffer, free_number, job, ret);
 }
 
-static struct status *copy_in_now(struct gpu_device *gpu, const struct tensor *value,
-                                  struct tensor *ret) {
+static struct status *copy_in_now(struct gpu_device *gpu, const struct device_copy *copy) {
     struct tensor made = TENSOR_INIT;
-    TRY(new_destination(gpu, value, gpu->compute, NULL, &made));
-    struct status *st = gpu_lock(gpu);
-    if (!st) {
-        st = gpu_stage_in(gpu, (CUdeviceptr)made.data, tensor_cdata(value),
-                          tensor_size_bytes(value));
-        gpu_unlock(gpu);
-        gpu_count_copy(gpu, DEVICE_FROM_HOST_STAGED, tensor_size_bytes(value));
-    }
-    if (st)
+    size_t size_bytes = tensor_size_bytes(&copy->from);
+    bool is_stored = gpu_is_stored(gpu, copy->owner, size_bytes);
+    TRY(new_destination(gpu, &copy->from, gpu->compute, NULL, &made));
+    struct status *st = gpu_copy_small(gpu, copy->owner, copy->node, (CUdeviceptr)made.data,
+                                       tensor_cdata(&copy->from), size_bytes);
+    if (st) {
         tensor_clear(&made);
-    else
-        tensor_move(ret, &made);
-    return st;
+        return st;
+    }
+    gpu_count_copy(gpu, is_stored ? DEVICE_FROM_HOST_LAUNCHED : DEVICE_FROM_HOST_STAGED,
+                   size_bytes);
+    tensor_move(copy->ret, &made);
+    return NULL;
 }
 
 void gpu_run_copy_in(struct gpu_copier *copier, struct gpu_job *job) {
@@ -375,7 +375,7 @@ static bool is_growing(const struct tensor *value) {
 
 static bool start_in(struct gpu_device *gpu, struct device_copy *copy) {
     if (tensor_size_bytes(&copy->from) <= GPU_SMALL_BYTES)
-        return ended(copy, copy_in_now(gpu, &copy->from, copy->ret));
+        return ended(copy, copy_in_now(gpu, copy));
     struct gpu_job *job = xcalloc(1, sizeof *job);
     if (is_growing(&copy->from)) {
         take_copy(copy, job);

@@ -329,6 +329,14 @@ static inline void gpu_count_copy(struct gpu_device *gpu, enum device_count whic
 }
 /* ---- memory for RDMA devices (gpu_export.c): see struct device_export ---- */
 
+/* Enqueues a copy of host bytes on the compute stream. Few bytes of a step become arguments of a
+ * launch, as a part of the step's segment; others take the stage. The host bytes may be reused when
+ * the call returns. `node` is for messages, and may be NULL, as may the owner. */
+struct status *gpu_copy_small(struct gpu_device *gpu, const void *owner, const char *node,
+                              CUdeviceptr to, const void *from, size_t size_bytes) MUST_USE;
+/* Do such bytes become arguments of a launch? */
+bool gpu_is_stored(const struct gpu_device *gpu, const void *owner, size_t size_bytes);
+
 /* Asks the driver what it does about writes of other devices. Errors: the driver's. */
 struct status *gpu_export_init(struct gpu_device *gpu) MUST_USE;
 extern const struct device_export gpu_export;

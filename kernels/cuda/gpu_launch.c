@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "kernels/cuda/gpu_device.h"
+#include "kernels/cuda/stores_args.h"
 
 /* ---- names ---- */
 
@@ -246,6 +247,47 @@ struct status *gpu_copy_within(struct kernel_ctx *ctx, void *to, const void *fro
     return size_bytes == 0 ? NULL : gpu_add_work(ctx, &work);
 }
 
+/* ---- bytes of the host ---- */
+
+static struct status *store(struct gpu_device *gpu, const void *owner, const char *node,
+                            CUdeviceptr to, const void *from, size_t size_bytes) {
+    static struct gpu_stem stem = {"store", 0};
+    const struct gpu_function *function;
+    TRY(gpu_stem_find(gpu, &stem, "bytes", &function));
+    struct store_args args;
+    args.to = (void *)to;
+    args.size_bytes = (int64_t)size_bytes;
+    memcpy(args.bytes, from, size_bytes);
+    memset(args.bytes + size_bytes, 0, sizeof args.bytes - size_bytes); /* compared as bytes */
+    unsigned n_warps = ((unsigned)size_bytes + 31) / 32;
+    struct gpu_work work = {.enqueue = enqueue_launch,
+                            .function = function,
+                            .grid = {1, MIN(n_warps * 32, GPU_BLOCK_THREADS), 0},
+                            .args = &args,
+                            .args_bytes = sizeof args,
+                            .node = node};
+    TRY(gpu_lock_only(gpu));
+    struct status *st = gpu_segments_add(gpu, owner, &work);
+    gpu_unlock(gpu);
+    return st;
+}
+
+bool gpu_is_stored(const struct gpu_device *gpu, const void *owner, size_t size_bytes) {
+    return gpu->segments.is_on && owner && size_bytes <= STORE_BYTES;
+}
+
+struct status *gpu_copy_small(struct gpu_device *gpu, const void *owner, const char *node,
+                              CUdeviceptr to, const void *from, size_t size_bytes) {
+    if (gpu_is_stored(gpu, owner, size_bytes))
+        return store(gpu, owner, node, to, from, size_bytes);
+    TRY(gpu_lock(gpu));
+    struct status *st = gpu_stage_in(gpu, to, from, size_bytes);
+    gpu_unlock(gpu);
+    return st;
+}
+
+/* ---- scratch memory ---- */
+
 struct status *gpu_scratch(struct kernel_ctx *ctx, size_t size_bytes, struct buffer **ret) {
     struct gpu_device *gpu = gpu_of(ctx);
     uint64_t free_number;
@@ -265,14 +307,10 @@ struct status *gpu_scratch_now(struct kernel_ctx *ctx, size_t size_bytes, struct
 
 struct status *gpu_stage(struct kernel_ctx *ctx, const void *from, size_t size_bytes,
                          struct buffer **ret) {
-    struct gpu_device *gpu = gpu_of(ctx);
     struct buffer *made = NULL;
     TRY(gpu_scratch(ctx, size_bytes, &made));
-    struct status *st = gpu_lock(gpu);
-    if (!st) {
-        st = gpu_stage_in(gpu, (CUdeviceptr)made->data, from, size_bytes);
-        gpu_unlock(gpu);
-    }
+    struct status *st = gpu_copy_small(gpu_of(ctx), ctx->host_data, ctx->instance->node->name,
+                                       (CUdeviceptr)made->data, from, size_bytes);
     if (st)
         buffer_unref(made);
     else

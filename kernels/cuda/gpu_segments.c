@@ -254,6 +254,8 @@ static void mark_if_due(struct gpu_device *gpu) {
 static struct status *with_node_take(struct status *st, const struct gpu_work *work) {
     if (work->nodes)
         return status_suffix_take(st, "\n\t [[%s]]", work->nodes);
+    if (!work->node)
+        return st;
     return status_suffix_take(st, "\n\t [[{{node %s}}]]", work->node);
 }
 

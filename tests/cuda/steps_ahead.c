@@ -18,8 +18,7 @@ static const struct call_row {
     const char *name;
     int n; /* of the fifth step of the first program; a wait may find that all has ended */
 } warm_calls[] = {
-    {"cuMemcpyHtoDAsync", 1},                           /* the feed */
-    {"cuGraphLaunch", 1},     {"cuStreamWaitEvent", 1}, /* the kernels; the fetch */
+    {"cuGraphLaunch", 1},     {"cuStreamWaitEvent", 1}, /* the feed and the kernels; the fetch */
     {"cuMemcpyDtoHAsync", 1}, {"cuEventRecord", 3},     {"cuEventSynchronize", 2},
 };
 

@@ -115,6 +115,34 @@ static const struct program net_step = {
     "y = _MrFetch(uf, ^uw) {T=float, index=0}\n"
     "y2 = _MrFetch(xe) {T=float, index=1}\n"};
 
+/* A loop whose counter is the host's, and is needed on the GPU in each iteration. */
+static const struct program counted_loop = {
+    "counted loop",
+    {48},
+    1,
+    FEED "zero = Const() {dtype=int32, value=int32[]{0}} @C\n"
+         "one = Const() {dtype=int32, value=int32[]{1}} @C\n"
+         "n_times = Const() {dtype=int32, value=int32[]{5}} @C\n"
+         "e = Enter(zero) {T=int32, frame_name=\"f\"} @C\n"
+         "by = Enter(one) {T=int32, frame_name=\"f\", is_constant=true} @C\n"
+         "end = Enter(n_times) {T=int32, frame_name=\"f\", is_constant=true} @C\n"
+         "v = Enter(x) {T=float, frame_name=\"f\"} @G\n"
+         "m = Merge(e, n) {T=int32, N=2} @C\n"
+         "vm = Merge(v, vn) {T=float, N=2} @G\n"
+         "l = Less(m, end) {T=int32} @C\n"
+         "p = LoopCond(l) @C\n"
+         "s = Switch(m, p) {T=int32} @C\n"
+         "vs = Switch(vm, p) {T=float} @G\n"
+         "i = Add(s:1, by) {T=int32} @C\n"
+         "c = Cast(s:1) {SrcT=int32, DstT=float} @G\n"
+         "v1 = Add(vs:1, c) {T=float} @G\n"
+         "v2 = Sin(v1) {T=float} @G\n"
+         "v3 = Mul(v2, c) {T=float} @G\n"
+         "n = NextIteration(i) {T=int32} @C\n"
+         "vn = NextIteration(v3) {T=float} @G\n"
+         "o = Exit(vs) {T=float} @G\n"
+         "y = _MrFetch(o) {T=float, index=0}\n"};
+
 /* Products that a CPU would hand to several threads of the pool. */
 static const struct program wide_step = {"wide",
                                          {128},
@@ -141,6 +169,12 @@ static uint64_t counted(enum device_count which) {
     return counts[which];
 }
 
+/* What the last step has counted. */
+static uint64_t before_step[N_DEVICE_COUNTS];
+static uint64_t counted_last(enum device_count which) {
+    return counted(which) - before_step[which];
+}
+
 static uint64_t hash_fetches(const struct run *run, const struct program *program) {
     uint64_t hash = 0;
     for (int i = 0; i < program->n_fetches; i++)
@@ -152,6 +186,7 @@ static uint64_t hash_fetches(const struct run *run, const struct program *progra
 static struct status *step(const struct program *program, struct plan *plan, bool is_traced,
                            uint64_t *ret_hash) {
     struct run run;
+    devices[N_CPUS].ops->counts(&devices[N_CPUS], before_step);
     if (is_traced)
         start_traced(&run, program, plan);
     else
@@ -244,10 +279,26 @@ static bool order_is_kept(void) {
     return is_well;
 }
 
+/* The counter comes in the arguments of a launch, in each of five iterations. */
+static bool counter_is_launched(void) {
+    bool is_well = counted_last(DEVICE_FROM_HOST_LAUNCHED) == 6 &&
+                   counted_last(DEVICE_FROM_HOST_LAUNCHED_BYTES) == 5 * 4 + 48 * 4 &&
+                   counted_last(DEVICE_FROM_HOST_STAGED) == 0;
+    if (!is_well)
+        printf("counted loop: %llu copies of %llu bytes in launches, %llu others\n",
+               (unsigned long long)counted_last(DEVICE_FROM_HOST_LAUNCHED),
+               (unsigned long long)counted_last(DEVICE_FROM_HOST_LAUNCHED_BYTES),
+               (unsigned long long)counted_last(DEVICE_FROM_HOST_STAGED));
+    return is_well;
+}
+
 bool run_segments(void) {
+    bool is_well = order_is_kept(); /* before others have graphs that begin with a feed, too */
     /* The value of a fetch is freed by another thread, so addresses may differ for some steps. */
-    return train_both(&mlp_init, &mlp_step, N_STEPS / 2) & train_both(&net_init, &net_step, 4) &
-           order_is_kept();
+    is_well &= train_both(&mlp_init, &mlp_step, N_STEPS / 2);
+    is_well &= train_both(&net_init, &net_step, 4);
+    is_well &= train_both(&mlp_init, &counted_loop, N_STEPS / 2) & counter_is_launched();
+    return is_well;
 }
 
 /* ---- failures ---- */

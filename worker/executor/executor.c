@@ -49,7 +49,7 @@ struct status *executor_name_take(const struct executor *executor, const struct 
         const struct plan_copy *copy = &executor->plan->copies[node->aux];
         st = status_suffix_take(st, " (a copy %s %s)", copy->dst ? "to" : "from",
                                 (copy->dst ? copy->dst : copy->src)->full_name);
-        named = named->inputs[0].src;
+        named = device_copied_node(node);
     }
     return status_suffix_take(st, "\n\t [[{{node %s}}]]", named->name);
 }

@@ -97,6 +97,8 @@ static void on_copied(struct device_copy *copy) {
 static void take_value(struct async_op *op, struct tensor *value) {
     op->copy.from = TENSOR_INIT;
     op->copy.growing = NULL;
+    op->copy.may_wait = false;
+    op->copy.node = op->node ? device_copied_node(op->node)->name : NULL;
     tensor_move(&op->copy.from, value);
 }
 

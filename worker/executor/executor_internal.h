@@ -281,6 +281,11 @@ void async_complete(struct async_op *op);
 /* ---- executor_device.c ---- */
 /* Starts the copy of a node PLAN_COPY; the contract is async_start's. */
 bool device_start_copy(struct async_op *op);
+/* The node whose value a node hands on: a copy between memories is the plan's, and the client does
+ * not know it. */
+static inline const struct node *device_copied_node(const struct plan_node *node) {
+    return node->kind == PLAN_COPY ? node->node->inputs[0].src : node->node;
+}
 /* executor_variants.c: the same for a variant. */
 bool device_start_variant_copy(struct async_op *op, const struct plan_copy *plan);
 /* Starts copying a value that a partial run fetches from a device's memory to the host's. */

@@ -63,6 +63,7 @@ static void start_place(struct variant_job *job, int64_t i, const struct plan_co
     copy->allocator = plan->allocator;
     copy->ret = job->places.items[i];
     copy->owner = job->op->executor;
+    copy->node = device_copied_node(job->op->node)->name;
     copy->on_done = on_place_copied;
     copy->from = TENSOR_INIT;
     tensor_move(&copy->from, copy->ret);

@@ -3,7 +3,11 @@
  * A plan is made once for each kind of convolution (dnn_plan.c), and kept by the device. Plans are
  * made without the device's lock, because one takes some 10 ms: others enqueue meanwhile. cuDNN
  * wants one thread at a time for each handle, so plans are made with one handle, and run with
- * another one. */
+ * another one.
+ *
+ * A convolution is a part of its step's segment, and a graph captures what cuDNN enqueues for it
+ * (gpu_segments.h). A captured kernel needs its plan for as long as the graph, so the device holds
+ * all convolutions that were ever part of a segment until it has freed the graphs. */
 #include "kernels/cuda/dnn.h"
 
 #include <stdlib.h>
@@ -42,64 +46,21 @@ static struct status *is_missing(void) {
     return status_unimplemented("Convolutions on a GPU need cuDNN: %s", str_text(&why_missing));
 }
 
-struct status *dnn_check(int error, const char *what) {
-    return likely(error == 0) ? NULL
-                              : status_internal("%s failed with cuDNN status %d", what, error);
-}
-
-void dnn_note(int error, const char *what) {
-    if (error)
-        log_event(EVENT_GPU_TROUBLE, "%s failed with cuDNN status %d", what, error);
-}
-
-bool dnn_is_unsupported(int error) {
-    return error >= CUDNN_NOT_SUPPORTED_FIRST && error < CUDNN_NOT_SUPPORTED_END;
-}
-
-/* ---- descriptors ---- */
-
-void dnn_destroy(cudnnBackendDescriptor_t descriptor) {
-    if (descriptor)
-        dnn_note(dnn_api.cudnnBackendDestroyDescriptor(descriptor),
-                 "cudnnBackendDestroyDescriptor");
-}
-
-struct status *dnn_create(int type, cudnnBackendDescriptor_t *ret) {
-    return dnn_check(dnn_api.cudnnBackendCreateDescriptor(type, ret),
-                     "cudnnBackendCreateDescriptor");
-}
-
-struct status *dnn_set(cudnnBackendDescriptor_t descriptor, int name, int type, int64_t n,
-                       const void *elements) {
-    return dnn_check(dnn_api.cudnnBackendSetAttribute(descriptor, name, type, n, elements),
-                     "cudnnBackendSetAttribute");
-}
-
-struct status *dnn_set_descriptor(cudnnBackendDescriptor_t descriptor, int name,
-                                  cudnnBackendDescriptor_t value) {
-    return dnn_set(descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
-}
-
-struct status *dnn_get(cudnnBackendDescriptor_t descriptor, int name, int type, int64_t n_wanted,
-                       int64_t *ret_n, void *elements) {
-    return dnn_check(
-        dnn_api.cudnnBackendGetAttribute(descriptor, name, type, n_wanted, ret_n, elements),
-        "cudnnBackendGetAttribute");
-}
-
-struct status *dnn_finalize(cudnnBackendDescriptor_t descriptor) {
-    return dnn_check(dnn_api.cudnnBackendFinalize(descriptor), "cudnnBackendFinalize");
-}
-
 /* ---- what a device keeps ---- */
 
 struct gpu_dnn {
     pthread_mutex_t planning;  /* held while a plan is made; guards plan_handle */
     cudnnHandle_t plan_handle; /* NULL until the first plan */
-    cudnnHandle_t run_handle;  /* set before the first plan; used with the device's lock */
-    struct dnn_packs packs;    /* used with the device's lock */
-    pthread_mutex_t lock;      /* guards what follows; never held for long */
-    struct strmap kept;        /* kind → struct gpu_convolution */
+
+    /* What the device's lock guards: */
+    cudnnHandle_t run_handle; /* set before the first plan, then constant */
+    CUstream run_stream;      /* the handle's */
+    struct dnn_packs packs;
+    struct gpu_convolution **held; /* what segments may name */
+    int n_held, held_capacity;
+
+    pthread_mutex_t lock; /* guards what follows; never held for long */
+    struct strmap kept;   /* kind → struct gpu_convolution */
     /* What a node has found last, by the node; NULL: nothing. Its kind is mostly the same the next
      * time, and comparing is cheaper than hashing. */
     struct gpu_convolution *recent[N_RECENT];
@@ -132,6 +93,40 @@ static void forget(struct gpu_dnn *device) {
     strmap_init(&device->kept);
 }
 
+/* No graph and no segment names them any more. With the device's lock, or at its end. */
+static void release_held(struct gpu_dnn *device) {
+    while (device->n_held > 0) {
+        struct gpu_convolution *c = device->held[--device->n_held];
+        c->is_held = false;
+        convolution_unref(c);
+    }
+}
+
+/* Without this, the convolutions of all kinds that ever were would be held. */
+static struct status *forget_held(struct gpu_device *gpu) {
+    TRY(gpu_lock(gpu)); /* ends the segment */
+    gpu_segments_forget(gpu);
+    gpu_drain(gpu, gpu->compute);
+    gpu_graphs_reap(gpu, true);
+    release_held(gpu->dnn);
+    gpu_unlock(gpu);
+    return NULL;
+}
+
+/* A part of a segment names the convolution. */
+static void hold(struct gpu_dnn *device, struct gpu_convolution *c) {
+    if (c->is_held)
+        return;
+    if (device->n_held == device->held_capacity) {
+        device->held_capacity = device->held_capacity * 2 + 64;
+        device->held =
+            xreallocarray(device->held, (size_t)device->held_capacity, sizeof(*device->held));
+    }
+    atomic_fetch_add(&c->n_refs, 1);
+    c->is_held = true;
+    device->held[device->n_held++] = c;
+}
+
 static void destroy_handle(cudnnHandle_t handle) {
     if (handle)
         dnn_note(dnn_api.cudnnDestroy(handle), "cudnnDestroy");
@@ -141,6 +136,8 @@ void gpu_dnn_free(struct gpu_dnn *device) {
     if (!device)
         return;
     forget(device);
+    release_held(device);
+    free(device->held);
     strmap_fini(&device->kept);
     dnn_packs_clear(&device->packs);
     destroy_handle(device->run_handle);
@@ -164,6 +161,7 @@ static struct status *open_handles(struct gpu_device *gpu) {
         return st;
     }
     gpu->dnn->run_handle = run;
+    gpu->dnn->run_stream = gpu->compute;
     gpu->dnn->plan_handle = plan;
     return NULL;
 }
@@ -190,13 +188,16 @@ static struct gpu_convolution *kept_find(struct gpu_dnn *device,
     return c;
 }
 
-static void kept_add(struct gpu_dnn *device, struct gpu_convolution *c) {
+/* Returns whether the others were forgotten. */
+static bool kept_add(struct gpu_dnn *device, struct gpu_convolution *c) {
     atomic_fetch_add(&c->n_refs, 1);
     pthread_mutex_lock(&device->lock);
-    if (device->kept.n_entries >= MAX_KINDS)
+    bool is_full = device->kept.n_entries >= MAX_KINDS;
+    if (is_full)
         forget(device);
     strmap_put_span(&device->kept, key_of(&c->kind), c);
     pthread_mutex_unlock(&device->lock);
+    return is_full;
 }
 
 /* With the lock for plans: another thread may have made the plan meanwhile. */
@@ -208,8 +209,10 @@ static struct status *make_plan(struct gpu_device *gpu, const struct convolution
     TRY(open_handles(gpu));
     struct dnn_target target = {.handle = gpu->dnn->plan_handle};
     TRY(convolution_new(&target, kind, ret));
-    kept_add(gpu->dnn, *ret);
-    return NULL;
+    struct status *st = kept_add(gpu->dnn, *ret) ? forget_held(gpu) : NULL;
+    if (st)
+        convolution_unref(*ret);
+    return st;
 }
 
 /* Finds the plan of a kind. The caller owns a reference. Errors: those of convolution_new, and why
@@ -296,14 +299,57 @@ struct status *gpu_dnn_plan_for(const char *device_json, const struct conv_job *
     return st;
 }
 
-static struct status *execute_locked(struct gpu_device *gpu, const struct gpu_convolution *c,
-                                     const struct dnn_addresses *addresses) {
-    cudnnBackendDescriptor_t pack;
-    TRY(dnn_pack_get(&gpu->dnn->packs, addresses, &pack));
-    struct status *st = dnn_check(dnn_api.cudnnBackendExecute(gpu->dnn->run_handle, c->plan, pack),
-                                  "cudnnBackendExecute");
-    gpu_count_enqueued(gpu);
+struct status *gpu_dnn_set_stream(struct gpu_device *gpu, CUstream stream) {
+    struct gpu_dnn *device = gpu->dnn;
+    if (!device->run_handle || device->run_stream == stream)
+        return NULL;
+    struct status *st =
+        dnn_check(dnn_api.cudnnSetStream(device->run_handle, stream), "cudnnSetStream");
+    device->run_stream = st ? NULL : stream;
     return st;
+}
+
+/* What decides a convolution of a segment. */
+struct convolution_run {
+    struct gpu_convolution *c;
+    struct dnn_addresses addresses;
+};
+
+static struct status *execute(struct gpu_device *gpu, const struct convolution_run *run,
+                              CUstream stream) {
+    cudnnBackendDescriptor_t pack;
+    TRY(gpu_dnn_set_stream(gpu, stream));
+    TRY(dnn_pack_get(&gpu->dnn->packs, &run->addresses, &pack));
+    return dnn_check(dnn_api.cudnnBackendExecute(gpu->dnn->run_handle, run->c->plan, pack),
+                     "cudnnBackendExecute");
+}
+
+static struct status *enqueue_convolution(struct gpu_device *gpu, const struct gpu_work *work,
+                                          CUstream stream) {
+    return gpu_look_take(gpu, execute(gpu, work->args, stream));
+}
+
+void gpu_dnn_note_not_captured(const struct gpu_work *work) {
+    if (work->enqueue == enqueue_convolution)
+        ((const struct convolution_run *)work->args)->c->is_not_captured = true;
+}
+
+/* Adds the convolution to the segment, or enqueues it between two segments. With the device's lock.
+ */
+static struct status *add_locked(struct kernel_ctx *ctx, const struct convolution_run *run) {
+    struct gpu_device *gpu = gpu_of(ctx);
+    struct gpu_work work = {.enqueue = enqueue_convolution,
+                            .args = run,
+                            .args_bytes = sizeof *run,
+                            .node = ctx->instance->node->name};
+    if (run->c->is_not_captured) {
+        gpu_segments_end(gpu, DEVICE_ENDS_LIBRARY);
+        struct status *st = enqueue_convolution(gpu, &work, gpu->compute);
+        gpu_count_enqueued(gpu);
+        return st;
+    }
+    hold(gpu->dnn, run->c);
+    return gpu_segments_add(gpu, ctx->host_data, &work);
 }
 
 /* Allocates the workspace of the best plan whose workspace can be had. Where memory is short, the
@@ -343,21 +389,19 @@ struct status *gpu_convolve(struct kernel_ctx *ctx, const struct conv_job *job) 
     if (!has_dnn)
         return is_missing();
     struct gpu_device *gpu = gpu_of(ctx);
-    struct gpu_convolution *c = NULL;
     struct buffer *workspace = NULL;
-    struct dnn_addresses addresses;
-    find_operands(job, addresses.operands);
+    struct convolution_run run;
+    find_operands(job, run.addresses.operands);
     struct convolution_kind kind =
-        kind_of(job, addresses.operands, (int64_t)gpu->memory.limit_bytes);
-    TRY(find_with_workspace(ctx, &kind, &c, &workspace));
-    addresses.workspace = workspace ? workspace->data : NULL;
-    struct status *st = gpu_lock_for(gpu, DEVICE_ENDS_LIBRARY);
+        kind_of(job, run.addresses.operands, (int64_t)gpu->memory.limit_bytes);
+    TRY(find_with_workspace(ctx, &kind, &run.c, &workspace));
+    run.addresses.workspace = workspace ? workspace->data : NULL;
+    struct status *st = gpu_lock_only(gpu);
     if (!st) {
-        st = execute_locked(gpu, c, &addresses);
+        st = add_locked(ctx, &run);
         gpu_unlock(gpu);
-        st = gpu_look_take(gpu, st);
     }
     buffer_unref(workspace);
-    convolution_unref(c);
+    convolution_unref(run.c);
     return st;
 }

@@ -3,10 +3,13 @@
 #ifndef MILLRACE_KERNELS_CUDA_DNN_H
 #define MILLRACE_KERNELS_CUDA_DNN_H
 
+#include "kernels/cuda/driver_api.h"
 #include "kernels/kernel.h"
 
 struct conv_job;
+struct gpu_device;
 struct gpu_dnn;
+struct gpu_work;
 
 /* Opens libcudnn as gpu_blas_open opens cuBLASLt. Called once in a process, before devices are
  * opened. If the library cannot be opened, convolutions fail with UNIMPLEMENTED and the reason. */
@@ -27,6 +30,15 @@ struct status *gpu_convolve(struct kernel_ctx *ctx, const struct conv_job *job) 
  * GPU as CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION does. Errors: those of gpu_convolve. */
 struct status *gpu_dnn_plan_for(const char *device_json, const struct conv_job *job,
                                 int64_t max_workspace_bytes, int64_t *ret_workspace_bytes) MUST_USE;
+
+/* ---- captures (gpu_graphs.c); with the device's lock ---- */
+
+/* From now on convolutions go to this stream. Called before and after a capture, because what a
+ * library does meanwhile is captured, too. Errors: the library's. */
+struct status *gpu_dnn_set_stream(struct gpu_device *gpu, CUstream stream) MUST_USE;
+/* A capture with this work has failed. If it is a convolution, others of its kind are not parts of
+ * segments any more. */
+void gpu_dnn_note_not_captured(const struct gpu_work *work);
 
 /* What a device keeps for convolutions: plans, and the library's handles. */
 struct gpu_dnn *gpu_dnn_new(void);

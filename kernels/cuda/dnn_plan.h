@@ -20,7 +20,8 @@ struct convolution_kind {
     uint8_t direction, is_channels_first, has_filter_channels_first, allows_tf32;
 };
 
-/* What a device keeps for convolutions of one kind. Constant once it is made; shared. */
+/* What a device keeps for convolutions of one kind. Shared; constant once it is made, except for
+ * what the device's lock guards. */
 struct gpu_convolution {
     _Atomic int n_refs;
     struct convolution_kind kind;                        /* the key under which it is kept */
@@ -29,6 +30,8 @@ struct gpu_convolution {
     cudnnBackendDescriptor_t plan; /* NULL: no engine computes this kind */
     int64_t workspace_bytes;
     struct status *why_none; /* set where plan is NULL */
+    bool is_held;            /* by gpu_dnn.held, for segments; with the device's lock */
+    bool is_not_captured;    /* a capture has failed; with the device's lock */
 };
 
 /* The ids of a graph's tensors. */
@@ -47,7 +50,7 @@ struct status *convolution_new(const struct dnn_target *target, const struct con
                                struct gpu_convolution **ret) MUST_USE;
 void convolution_unref(struct gpu_convolution *c); /* accepts NULL */
 
-/* ---- the library (dnn.c) ---- */
+/* ---- the library (dnn.c, dnn_descriptors.c) ---- */
 
 extern struct dnn_api dnn_api; /* set by gpu_dnn_open, then constant */
 
@@ -57,7 +60,7 @@ void dnn_note(int error, const char *what); /* as driver_note */
 /* Does the library say that it does not support what was asked for? */
 bool dnn_is_unsupported(int error);
 
-/* ---- descriptors (dnn.c) ---- */
+/* ---- descriptors (dnn_descriptors.c) ---- */
 
 void dnn_destroy(cudnnBackendDescriptor_t descriptor); /* accepts NULL */
 struct status *dnn_create(int type, cudnnBackendDescriptor_t *ret) MUST_USE;

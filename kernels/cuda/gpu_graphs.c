@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "kernels/cuda/dnn.h"
 #include "kernels/cuda/gpu_device.h"
 
 void gpu_graph_note_take(struct gpu_device *gpu, struct status *st) {
@@ -106,14 +107,25 @@ static struct status *end_capture(struct gpu_device *gpu, CUgraph *ret) {
     return gpu_check(gpu, error, "cuStreamEndCapture");
 }
 
+/* A library may do what cannot be captured. */
+static void note_not_captured(const struct gpu_segments *s) {
+    for (int i = 0; i < s->n; i++)
+        gpu_dnn_note_not_captured(&s->work[i]);
+}
+
 static struct status *capture(struct gpu_device *gpu, struct gpu_segment *segment) {
     TRY(open_stream(gpu));
+    TRY(gpu_dnn_set_stream(gpu, gpu->segments.stream));
     TRY(gpu_call(gpu, cuStreamBeginCapture, gpu->segments.stream,
                  CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     struct status *st = capture_work(gpu, segment);
     struct status *end = end_capture(gpu, &segment->graph);
+    struct status *back = gpu_dnn_set_stream(gpu, gpu->compute);
+    if (st || end)
+        note_not_captured(&gpu->segments);
     if (st)
         status_unref(end);
+    status_unref(back); /* whatever is enqueued next tries again */
     TRY(st ? st : end);
     TRY(check_nodes(gpu, segment));
     return gpu_call(gpu, cuGraphInstantiate, &segment->exec, segment->graph, 0);

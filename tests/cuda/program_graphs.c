@@ -105,6 +105,37 @@ static void graph_with_blocks(void) {
     EXPECT(sim_api.report_count() == 0);
 }
 
+/* A graph's copy to the host writes into the same pinned memory each time, and is refused once that
+ * is not pinned any more. */
+static void graph_with_a_copy_out(void) {
+    program_open();
+    CUdeviceptr x = device_floats(N), y = device_floats(N);
+    float *out = pinned_floats(N, 0);
+    CUgraph graph;
+    CUgraphExec exec;
+    OK(cuda.cuMemsetD32Async(x, 0x40000000, N, compute));
+    OK(cuda.cuStreamBeginCapture(compute, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    launch_map("scale", compute, x, y, 3, N);
+    OK(cuda.cuMemcpyDtoHAsync(out, y, N * sizeof *out, compute));
+    launch_map("scale", compute, y, x, 1, N);
+    OK(cuda.cuStreamEndCapture(compute, &graph));
+    OK(cuda.cuGraphInstantiate(&exec, graph, 0));
+    EXPECT(out[7] == 7); /* nothing is under way */
+    for (float expected = 6; expected < 100; expected *= 3) {
+        OK(cuda.cuGraphLaunch(exec, compute));
+        OK(cuda.cuEventRecord(event, compute));
+        OK(cuda.cuEventSynchronize(event));
+        EXPECT(out[7] == expected);
+        out[7] = 0;
+    }
+    EXPECT(sim_api.report_count() == 0);
+    OK(cuda.cuMemFreeHost(out));
+    RETURNS(CUDA_ERROR_INVALID_VALUE, cuda.cuGraphLaunch(exec, compute));
+    EXPECT(sim_api.report_count() == 1);
+    OK(cuda.cuGraphExecDestroy(exec));
+    OK(cuda.cuGraphDestroy(graph));
+}
+
 static void *end_capture(void *unused) {
     CUgraph graph;
     OK(cuda.cuCtxSetCurrent(context));
@@ -125,6 +156,7 @@ static void expect_invalid(CUdeviceptr x) {
 static void calls_during_a_capture(void) {
     program_open();
     CUdeviceptr x = device_floats(N), other;
+    float *host = pinned_floats(N, 0);
     CUgraph graph;
     pthread_t thread;
     const unsigned mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -143,6 +175,9 @@ static void calls_during_a_capture(void) {
     RETURNS(refused, cuda.cuEventRecord(event, compute));
     expect_invalid(x);
     OK(cuda.cuStreamBeginCapture(compute, mode));
+    RETURNS(refused, cuda.cuMemcpyHtoDAsync(x, host, N * sizeof *host, compute));
+    expect_invalid(x);
+    OK(cuda.cuStreamBeginCapture(compute, mode));
     RETURNS(refused, cuda.cuMemAlloc(&other, 4096));
     expect_invalid(x);
     OK(cuda.cuStreamBeginCapture(compute, mode));
@@ -159,6 +194,7 @@ static void calls_during_a_capture(void) {
 const struct scenario graph_scenarios[] = {
     {"graph_of_a_chain", graph_of_a_chain},
     {"graph_with_blocks", graph_with_blocks},
+    {"graph_with_a_copy_out", graph_with_a_copy_out},
     {"calls_during_a_capture", calls_during_a_capture},
     {NULL, NULL},
 };

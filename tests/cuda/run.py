@@ -40,6 +40,7 @@ BUGS = {
     "kernel_uses_host_memory": r'an illegal address: kernel "write_host" .* writes',
     "host_reads_device_memory": r"the host uses 0x\w+, which is memory of a device",
     "host_reads_before_the_copy_has_ended": r"pinned memory that a copy writes",
+    "host_reads_what_a_graph_writes": r"pinned memory that a copy writes",
     "host_writes_what_a_copy_reads": r"pinned memory that a copy reads",
     "copy_of_memory_that_is_not_pinned": r"a copy from memory that is not pinned",
     "unmapped_too_early": r"a missing wait: the host unmaps|an illegal address: fill",
@@ -51,7 +52,7 @@ BUGS = {
     "given_back_while_registered": r"was given back to the system while it was registered",
 }
 ENDS_BY_FAULT = {"host_reads_device_memory", "host_reads_before_the_copy_has_ended",
-                 "host_writes_what_a_copy_reads",
+                 "host_reads_what_a_graph_writes", "host_writes_what_a_copy_reads",
                  "host_reads_registered_memory_before_the_copy_has_ended",
                  "host_writes_registered_memory_that_a_copy_reads"}
 

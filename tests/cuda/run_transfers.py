@@ -7,8 +7,8 @@ The mode "transfers" of cuda_steps copies, compares bits, and counts which copie
 devices that reach each other and with devices that do not, with several seeds, which draw the order
 of what runs on the devices. Then calls of the driver fail, as in run_failures.py, on devices that
 do not reach each other. With --planted or --long the plugin is also built with each bug of
-planted/transfers-*.patch, and the mode must find it, and with each of planted/team-*.patch, which
-the mode "team" must find. Ends with "N passed, N failed[, N skipped]".
+planted/transfers-*.patch, and the mode must find it, and with each of planted/team-*.patch and
+planted/segments-*.patch, which the modes "team" and "segments" must find. Ends with "N passed, N failed[, N skipped]".
 """
 import argparse
 import concurrent.futures
@@ -26,7 +26,7 @@ CALLS = ("cuCtxEnablePeerAccess", "cuDeviceCanAccessPeer", "cuEventCreate", "cuE
          "cuStreamCreateWithPriority", "cuStreamSynchronize", "cuStreamWaitEvent")
 N_FAILED, N_SEEDS = 25, 12
 ENDING_MODES = ("closing", "failing peer")
-PLANTED_MODES = ("transfers", "team")  # the first words of the patches
+PLANTED_MODES = ("transfers", "team", "segments")  # the first words of the patches
 PEERS = ("1", "0")  # do the devices reach each other?
 
 

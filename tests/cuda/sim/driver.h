@@ -180,6 +180,12 @@ CUresult capture_check(CUstream stream, enum sim_command command);
 /* Adds an operation to what the stream with the message's number captures. False: it captures
  * nothing. Under the lock. */
 bool capture_add(const struct sim_message *message, const void *bytes);
+/* The last captured operation of a stream is a copy to this pinned memory. Under the lock. */
+void capture_name_host(CUstream stream, void *host);
+/* What this thread captures from now on uses a plan; 0: none. */
+void capture_name_plan(uint32_t plan);
+/* Has a plan not been destroyed (driver_dnn.c)? */
+bool dnn_plan_is_there(uint32_t plan);
 /* The stream is destroyed, and with it what it captures. Under the lock. */
 void capture_drop(CUstream stream);
 /* The stream captures, and cannot be waited for. */

@@ -15,6 +15,7 @@
 
 /* The library's numbers. */
 enum { DNN_SUCCESS = 0, DNN_BAD_PARAM = 2000, DNN_NOT_SUPPORTED = 3000, DNN_FAILED = 5000 };
+enum { MAX_PLANS = 1 << 16 }; /* whose end is noticed */
 enum { MAX_ATTRIBUTES = 12, MAX_BYTES = 64, WORKSPACE_BYTES = 768 };
 enum { ENGINE_RANDOM, ENGINE_COMPILED, ENGINE_TF32, ENGINE_PLAIN, N_ENGINES };
 
@@ -39,7 +40,11 @@ struct cudnnBackendDescriptor {
     int engine;
     struct cudnnBackendDescriptor *graph;
     int64_t workspace_bytes; /* of a plan */
+    uint32_t number;         /* of a plan, from 1 */
 };
+
+static atomic_uint n_plans;
+static atomic_bool destroyed[MAX_PLANS]; /* by a plan's number */
 
 int cudnnCreate(cudnnHandle_t *ret) {
     BEGIN_LIBRARY(cudnnCreate);
@@ -72,6 +77,8 @@ int cudnnBackendCreateDescriptor(int type, cudnnBackendDescriptor_t *ret) {
 
 int cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
     BEGIN_LIBRARY(cudnnBackendDestroyDescriptor);
+    if (descriptor->number > 0 && descriptor->number < MAX_PLANS)
+        atomic_store(&destroyed[descriptor->number], true);
     memset(descriptor, 0xff, sizeof *descriptor); /* what still uses it is refused */
     free(descriptor);
     return DNN_SUCCESS;
@@ -293,9 +300,15 @@ static int finalize_plan(struct cudnnBackendDescriptor *plan) {
     int error = read_graph(config->graph, &args);
     if (!error && config->engine == ENGINE_TF32 && args.out.dims[1] % 3 == 0)
         error = DNN_NOT_SUPPORTED;
-    if (!error)
+    if (!error) {
         plan->workspace_bytes = workspace_of(config, &args);
+        plan->number = atomic_fetch_add(&n_plans, 1) + 1;
+    }
     return error;
+}
+
+bool dnn_plan_is_there(uint32_t plan) {
+    return plan >= MAX_PLANS || !atomic_load(&destroyed[plan]);
 }
 
 int cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
@@ -445,7 +458,9 @@ int cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                  {(CUdeviceptr)workspace, (size_t)plan->workspace_bytes}};
     if (simIsNull())
         return DNN_SUCCESS;
+    capture_name_plan(plan->number);
     CUresult result = simEnqueueHostOperation(handle->stream, "gpu_convolution", &args, sizeof args,
                                               reads, 2, writes, workspace ? 2 : 1);
+    capture_name_plan(0);
     return result == CUDA_SUCCESS ? DNN_SUCCESS : DNN_FAILED;
 }

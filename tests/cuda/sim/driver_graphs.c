@@ -5,9 +5,13 @@
  * later, as the driver promises for the whole graph. Missing waits, freed blocks and bad addresses
  * are found as in the same operations without a graph.
  *
- * What a capture may not contain (events, copies from and to pinned memory, which other streams
- * would have to join) is refused with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED. Then, and after a call
- * that a capturing thread may not make, the capture is invalid, and its end says so. */
+ * What a capture may not contain is refused with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: events, and
+ * copies from the host, whose source nobody may change before any launch. Then, and after a call
+ * that a capturing thread may not make, the capture is invalid, and its end says so.
+ *
+ * A graph names what it uses by address. A launch protects the pinned memory that its copies write,
+ * as a copy without a graph does, and is refused if the memory is not pinned any more, or if the
+ * plan of a captured convolution was destroyed: a kernel's code must outlive the graphs with it. */
 #include "tests/cuda/sim/driver.h"
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +21,8 @@ enum { GRAPH_MAGIC = 0x47525048, EXEC_MAGIC = 0x45584543, MAX_NOTES = 1 << 16 };
 struct CUgraphNode_st {
     struct sim_message message;
     unsigned char *bytes;
+    void *host;    /* of a copy to the host: its destination */
+    uint32_t plan; /* of a convolution, which names its plan; 0: none */
 };
 
 struct CUgraph_st {
@@ -45,6 +51,7 @@ struct CUgraphExec_st {
 /* Guarded by the link's lock. */
 static CUstream capturing[SIM_MAX_STREAMS];
 static _Thread_local CUstream own_capture; /* that this thread has begun, unless it is relaxed */
+static _Thread_local uint32_t current_plan;
 
 static struct CUgraphNode_st *node_new(const struct sim_message *message, const void *bytes) {
     struct CUgraphNode_st *node = calloc(1, sizeof *node);
@@ -56,6 +63,13 @@ static struct CUgraphNode_st *node_new(const struct sim_message *message, const 
         abort();
     if (message->n_bytes > 0)
         memcpy(node->bytes, bytes, message->n_bytes);
+    return node;
+}
+
+static struct CUgraphNode_st *node_copy(const struct CUgraphNode_st *from) {
+    struct CUgraphNode_st *node = node_new(&from->message, from->bytes);
+    node->host = from->host;
+    node->plan = from->plan;
     return node;
 }
 
@@ -76,10 +90,11 @@ static void graph_free(CUgraph graph) {
 /* ---- capturing ---- */
 
 CUresult capture_allows(enum call call) {
-    static const enum call unsafe[] = {CALL_cuMemAlloc_v2,        CALL_cuMemFree_v2,
-                                       CALL_cuMemHostAlloc,       CALL_cuMemFreeHost,
-                                       CALL_cuMemHostRegister_v2, CALL_cuMemHostUnregister,
-                                       CALL_cuCtxSynchronize};
+    static const enum call unsafe[] = {
+        CALL_cuMemAlloc_v2,    CALL_cuMemFree_v2,         CALL_cuMemHostAlloc,
+        CALL_cuMemFreeHost,    CALL_cuMemHostRegister_v2, CALL_cuMemHostUnregister,
+        CALL_cuCtxSynchronize, CALL_cudnnCreate,          CALL_cudnnDestroy,
+        CALL_cublasLtCreate,   CALL_cublasLtDestroy}; /* libraries allocate, too */
     if (own_capture == NULL)
         return CUDA_SUCCESS;
     for (size_t i = 0; i < sizeof unsafe / sizeof *unsafe; i++)
@@ -95,7 +110,8 @@ CUresult capture_check(CUstream stream, enum sim_command command) {
         return CUDA_SUCCESS;
     if (stream->is_capture_invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    if (command == SIM_KERNEL || command == SIM_HOST || command == SIM_COPY || command == SIM_FILL)
+    if (command == SIM_KERNEL || command == SIM_HOST || command == SIM_COPY ||
+        command == SIM_FILL || command == SIM_COPY_OUT)
         return CUDA_SUCCESS;
     stream->is_capture_invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -112,9 +128,17 @@ bool capture_add(const struct sim_message *message, const void *bytes) {
         if (graph->nodes == NULL)
             abort();
     }
-    graph->nodes[graph->n++] = node_new(message, bytes);
+    graph->nodes[graph->n] = node_new(message, bytes);
+    graph->nodes[graph->n++]->plan = current_plan;
     return true;
 }
+
+void capture_name_host(CUstream stream, void *host) {
+    struct CUgraph_st *graph = stream->capture;
+    graph->nodes[graph->n - 1]->host = host;
+}
+
+void capture_name_plan(uint32_t plan) { current_plan = plan; }
 
 CUresult capture_refuse(CUstream stream) {
     if (stream->capture == NULL)
@@ -230,7 +254,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret_exec, CUgraph graph,
     if (exec == NULL || nodes == NULL)
         abort();
     for (size_t i = 0; i < graph->n; i++)
-        nodes[i] = node_new(&graph->nodes[i]->message, graph->nodes[i]->bytes);
+        nodes[i] = node_copy(graph->nodes[i]);
     *exec = (struct CUgraphExec_st){.magic = EXEC_MAGIC,
                                     .device = graph->device,
                                     .graph = graph,
@@ -246,6 +270,29 @@ static CUresult enqueue(CUstream stream, const struct sim_message *message, cons
     TRY(stream_begin(stream, (enum sim_command)message->command, &own));
     stream_finish(&own, bytes);
     return CUDA_SUCCESS;
+}
+
+/* A node's operation. Pinned memory is found by its address, as it is now. */
+static CUresult enqueue_node(CUstream stream, const struct CUgraphNode_st *node) {
+    struct sim_message own = node->message;
+    if (node->plan != 0 && !dnn_plan_is_there(node->plan)) {
+        link_report("a graph with a convolution whose plan was destroyed");
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (own.command != SIM_COPY_OUT)
+        return enqueue(stream, &own, node->bytes);
+    TRY(stream_begin(stream, SIM_COPY_OUT, &own));
+    bool is_pinned =
+        pinned_find(node->host, own.size, &own.value, &own.at) && pinned_may_write(node->host);
+    if (is_pinned)
+        pinned_protect(node->host, own.size, true, &own);
+    else
+        own.command = SIM_NOTHING;
+    stream_finish(&own, NULL);
+    if (is_pinned)
+        return CUDA_SUCCESS;
+    link_report("a graph with a copy to memory that is not pinned");
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
@@ -265,7 +312,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
              note++)
             result = enqueue(stream, &exec->notes[note].message, NULL);
         if (i < exec->n && result == CUDA_SUCCESS)
-            result = enqueue(stream, &exec->nodes[i]->message, exec->nodes[i]->bytes);
+            result = enqueue_node(stream, exec->nodes[i]);
     }
     exec->n_notes = 0;
     return result;

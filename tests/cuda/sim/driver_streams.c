@@ -303,6 +303,16 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, CUs
     return size == 0 ? CUDA_SUCCESS : copy_in(to, from, size, stream);
 }
 
+/* A graph protects the memory when it is launched. */
+static void finish_copy_out(CUstream stream, const struct sim_message *message, void *to) {
+    bool is_captured = capture_add(message, NULL);
+    if (is_captured)
+        capture_name_host(stream, to);
+    else
+        link_send(message, NULL, -1);
+    link_unlock();
+}
+
 static CUresult copy_out(void *to, CUdeviceptr from, size_t size, CUstream stream) {
     struct sim_message message = {.from = from, .size = size};
     TRY(stream_begin(stream, SIM_COPY_OUT, &message));
@@ -310,10 +320,10 @@ static CUresult copy_out(void *to, CUdeviceptr from, size_t size, CUstream strea
          may_write = is_pinned && pinned_may_write(to);
     if (!may_write)
         message.command = SIM_NOTHING;
-    else
+    else if (stream->capture == NULL)
         pinned_protect(to, size, true, &message);
     pinned_check_pages(to);
-    stream_finish(&message, NULL);
+    finish_copy_out(stream, &message, to);
     if (may_write)
         return CUDA_SUCCESS;
     link_report(is_pinned ? "a copy to memory that was registered as READ_ONLY"

@@ -3,7 +3,8 @@
  *   small, to the device   in the arguments of a launch, or through the stage, on the compute
  *                          stream: enqueued when the call returns
  *   large, to the device   by the copier `in`, in pieces; while the value arrives: gpu_arriving.c
- *   to the host            by the copiers `out` and `large_out`, in pieces
+ *   to the host            by the copiers `out` and `large_out`, in pieces; few bytes that a step
+ *                          fetches: gpu_outbox.h
  *   between two devices    gpu_peers.h
  *
  * Memory that tasks share is copied from and to as it is (gpu_host_memory.h). All other memory of
@@ -15,6 +16,7 @@
 #include "common/base/log.h"
 #include "kernels/cuda/compiler.h"
 #include "kernels/cuda/gpu_host_memory.h"
+#include "kernels/cuda/gpu_outbox.h"
 #include "kernels/cuda/gpu_peers.h"
 #include "kernels/cuda/gpu_staged.h"
 
@@ -387,6 +389,8 @@ static bool start_in(struct gpu_device *gpu, struct device_copy *copy) {
 }
 
 static bool start_out(struct gpu_device *gpu, struct device_copy *copy) {
+    if (gpu_outbox_add(gpu, copy))
+        return false;
     struct gpu_job *job = xcalloc(1, sizeof *job);
     job->run = run_copy_out;
     record_ready(gpu, job);
@@ -447,8 +451,10 @@ static struct status *flush(struct device *device, const void *owner) {
         if (gpu->segments.n > 0 && gpu->segments.owner == owner)
             gpu_segments_end(gpu, DEVICE_ENDS_IDLE);
         gpu_unlock(gpu);
-    } else if (!atomic_load(&gpu->failure)) {
-        log_event(EVENT_GPU_TROUBLE, "GPU %d: %s", gpu->ordinal, status_message(failure));
+    } else {
+        if (!atomic_load(&gpu->failure))
+            log_event(EVENT_GPU_TROUBLE, "GPU %d: %s", gpu->ordinal, status_message(failure));
+        gpu_outbox_fail(gpu, owner, failure);
     }
     status_unref(failure);
     return gpu_segments_take_failure(gpu, owner);

@@ -24,6 +24,7 @@ struct gpu_job {
     struct growing_wait more;
     struct tensor made; /* the new value, from the first piece on */
     size_t n_copied;    /* bytes of it */
+    int slot;           /* of a copy by the outbox, into `made` */
 };
 
 /* The job holds the value until its end. Others who lack memory of the value's device wait for that

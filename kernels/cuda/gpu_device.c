@@ -9,6 +9,7 @@
 #include "kernels/cuda/compiler.h"
 #include "kernels/cuda/dnn.h"
 #include "kernels/cuda/gpu_host_memory.h"
+#include "kernels/cuda/gpu_outbox.h"
 #include "kernels/cuda/gpu_peers.h"
 #include "kernels/cuda/gpu_staged.h"
 #include "kernels/cuda/gpu_xid.h"
@@ -339,6 +340,7 @@ struct status *gpu_device_new(const struct gpu_device_options *options, struct g
     gpu->compiler = gpu_compiler_new(gpu);
     gpu_allocator_init(gpu, options->engine);
     gpu_segments_init(gpu, options->has_graphs);
+    gpu_outbox_init(gpu);
     struct status *st = device_open(gpu, options);
     if (st) {
         gpu_device_free(gpu);
@@ -386,6 +388,7 @@ void gpu_device_free(struct gpu_device *gpu) {
         gpu_peers_close(gpu);
         gpu_segments_fini(gpu);
         stage_close(gpu);
+        gpu_outbox_close(gpu);
         for (size_t i = 0; i < ARRAY_LEN(gpu->marks); i++)
             mark_clear(gpu, &gpu->marks[i]);
         for (int i = 0; i < gpu->n_free_events; i++)
@@ -408,6 +411,7 @@ void gpu_device_free(struct gpu_device *gpu) {
     free(gpu->libraries);
     gpu_functions_free(gpu);
     gpu_segments_free(gpu);
+    gpu_outbox_free(gpu);
     status_unref(gpu->failure);
     pthread_mutex_destroy(&gpu->lock);
     free(gpu);

@@ -77,6 +77,15 @@ struct gpu_team {
     bool is_closed;
 };
 
+/* Small copies to the host that are parts of segments (gpu_outbox.h). */
+struct gpu_outbox {
+    pthread_mutex_t lock; /* guards what follows */
+    struct list waiting;  /* jobs whose work may be held back */
+    char *memory;         /* pinned; NULL until the first copy */
+    bool is_off;          /* it could not be had */
+    uint64_t used_slots;  /* bits */
+};
+
 /* A thread with a stream of its own, which serves its jobs one after another. */
 struct gpu_copier {
     struct gpu_device *gpu;
@@ -159,6 +168,7 @@ struct gpu_device {
     struct strmap products; /* kind → struct gpu_product (blas.c) */
     void *blas_handle;      /* NULL until the first product */
     struct gpu_segments segments;
+    struct gpu_outbox outbox; /* has a lock of its own, too */
     CUevent free_events[GPU_MAX_FREE_EVENTS];
     int n_free_events;
     /* Events of the compute stream, one for every GPU_MARK_EVERY entries, by which a step that is
@@ -319,6 +329,14 @@ struct status *gpu_pinned_new(struct gpu_device *gpu, size_t size_bytes, char **
 struct status *gpu_stage_in(struct gpu_device *gpu, CUdeviceptr to, const void *from,
                             size_t size_bytes) MUST_USE;
 
+/* Enqueues a copy of host bytes on the compute stream. Few bytes of a step become arguments of a
+ * launch, as a part of the step's segment; others take the stage. The host bytes may be reused when
+ * the call returns. `node` is for messages, and may be NULL, as may the owner. */
+struct status *gpu_copy_small(struct gpu_device *gpu, const void *owner, const char *node,
+                              CUdeviceptr to, const void *from, size_t size_bytes) MUST_USE;
+/* Do such bytes become arguments of a launch? */
+bool gpu_is_stored(const struct gpu_device *gpu, const void *owner, size_t size_bytes);
+
 /* ---- copies and waits (gpu_copies.c, gpu_copiers.c) ---- */
 
 /* Counts a copy; `which` is the count of copies, whose bytes are counted next to it. Any thread. */
@@ -328,14 +346,6 @@ static inline void gpu_count_copy(struct gpu_device *gpu, enum device_count whic
     atomic_fetch_add_explicit(&gpu->segments.counts[which + 1], size_bytes, memory_order_relaxed);
 }
 /* ---- memory for RDMA devices (gpu_export.c): see struct device_export ---- */
-
-/* Enqueues a copy of host bytes on the compute stream. Few bytes of a step become arguments of a
- * launch, as a part of the step's segment; others take the stage. The host bytes may be reused when
- * the call returns. `node` is for messages, and may be NULL, as may the owner. */
-struct status *gpu_copy_small(struct gpu_device *gpu, const void *owner, const char *node,
-                              CUdeviceptr to, const void *from, size_t size_bytes) MUST_USE;
-/* Do such bytes become arguments of a launch? */
-bool gpu_is_stored(const struct gpu_device *gpu, const void *owner, size_t size_bytes);
 
 /* Asks the driver what it does about writes of other devices. Errors: the driver's. */
 struct status *gpu_export_init(struct gpu_device *gpu) MUST_USE;

@@ -5,6 +5,7 @@
 
 #include "common/base/map.h"
 #include "kernels/cuda/gpu_device.h"
+#include "kernels/cuda/gpu_outbox.h"
 
 enum { WORK_ALIGNMENT = 16, HASH_SEED = 0x5e6d, OTHER_STREAMS = 1 };
 
@@ -373,11 +374,13 @@ void gpu_segments_end(struct gpu_device *gpu, enum device_count why) {
     struct gpu_segment *same = s->candidate ? find(s, true) : NULL;
     if (same) {
         replay(gpu, same);
+        gpu_outbox_leave(gpu);
     } else {
         if (s->candidate) {
             count(s, DEVICE_INTERRUPTED, 1);
             give_parts(gpu, s->n);
         }
+        gpu_outbox_leave(gpu);
         look_for_addresses(s);
         learn(gpu);
     }
@@ -426,6 +429,7 @@ struct status *gpu_segments_add(struct gpu_device *gpu, const void *owner,
     if (s->candidate->n == s->n) {
         replay(gpu, s->candidate);
         clear(s);
+        gpu_outbox_leave(gpu);
     }
     return NULL;
 }

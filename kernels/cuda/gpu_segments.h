@@ -15,12 +15,12 @@
  * and their arguments are the same, so every value has the same bits. What differs from step to
  * step is only an argument of a kernel: an address, a counter of random numbers, a scalar. The
  * graph's kernel is then given the new arguments before the launch. Work whose arguments cannot be
- * changed (fills, copies, matrix products) must come with equal ones; with other ones it is other
- * work, which may have a graph of its own.
+ * changed (fills, copies, matrix products, convolutions) must come with equal ones; with other ones
+ * it is other work, which may have a graph of its own.
  *
  * A segment ends
- *   - where something else uses the compute stream: a copy from or to the host, an event that
- *     somebody waits for, a convolution, a traced node;
+ *   - where something else uses the compute stream: a copy from or to the host that is not a part
+ *     (gpu_copy_small, gpu_outbox.h), an event that somebody waits for, a traced node;
  *   - where another step enqueues;
  *   - where its step pauses, has nothing ready to run, or gives its thread to others;
  *   - after SEGMENT_MAX_WORK parts.

@@ -241,7 +241,7 @@ def attribution_failures(flags):
     """A launch that fails, also when it was held back, is the failure of all nodes that it
     computes; an output that finds no memory is that of its node."""
     failures = []
-    x = numpy.linspace(0, 1, 64, dtype="float32")
+    x = numpy.linspace(0, 1, 2048, dtype="float32")  # too many to be fed or fetched by a launch
     for fail in ("cuLaunchKernel:6:999", "cuGraphLaunch:1:700"):
         os.environ["MILLRACE_SIM_FAIL"] = fail
         with Cluster(n_workers=1, worker_flags=flags) as cluster:
@@ -250,7 +250,7 @@ def attribution_failures(flags):
             failures.append(f"attribution/{fail}: {text}")
     del os.environ["MILLRACE_SIM_FAIL"]
     with Cluster(n_workers=1, worker_flags=[*flags, "--gpu-memory", "2M"]) as cluster:
-        text = told(cluster.target, too_large, [x.reshape(64, 1).repeat(16, 0)[:1000],
+        text = told(cluster.target, too_large, [x[:1000].reshape(1000, 1),
                                                 numpy.ones([1, 1000], "float32")], 1)
         if "{{node culprit}}" not in text or "small" in text or "behind" in text:
             failures.append(f"attribution/memory: {text}")

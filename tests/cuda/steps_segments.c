@@ -279,6 +279,21 @@ static bool order_is_kept(void) {
     return is_well;
 }
 
+/* All of the last step was one replay: what is fed, a convolution and a fetch are parts of it. */
+static bool is_one_replay(const char *name) {
+    bool is_well = counted_last(DEVICE_REPLAYS) == 1 &&
+                   counted_last(DEVICE_WORK_REPLAYED) == counted_last(DEVICE_WORK);
+    if (!is_well)
+        printf("%s: %llu parts of the last step, %llu of them in %llu replays; %llu segments ended "
+               "at another use, %llu at a library\n",
+               name, (unsigned long long)counted_last(DEVICE_WORK),
+               (unsigned long long)counted_last(DEVICE_WORK_REPLAYED),
+               (unsigned long long)counted_last(DEVICE_REPLAYS),
+               (unsigned long long)counted_last(DEVICE_ENDS_OTHER_USE),
+               (unsigned long long)counted_last(DEVICE_ENDS_LIBRARY));
+    return is_well;
+}
+
 /* The counter comes in the arguments of a launch, in each of five iterations. */
 static bool counter_is_launched(void) {
     bool is_well = counted_last(DEVICE_FROM_HOST_LAUNCHED) == 6 &&
@@ -296,8 +311,9 @@ bool run_segments(void) {
     bool is_well = order_is_kept(); /* before others have graphs that begin with a feed, too */
     /* The value of a fetch is freed by another thread, so addresses may differ for some steps. */
     is_well &= train_both(&mlp_init, &mlp_step, N_STEPS / 2);
-    is_well &= train_both(&net_init, &net_step, 4);
-    is_well &= train_both(&mlp_init, &counted_loop, N_STEPS / 2) & counter_is_launched();
+    is_well &= train_both(&net_init, &net_step, 4) & is_one_replay("net");
+    is_well &= train_both(&mlp_init, &counted_loop, N_STEPS / 2) & is_one_replay("counted loop") &
+               counter_is_launched();
     return is_well;
 }
 

@@ -5,6 +5,9 @@
  * still has two things to do: copy the fetched variables, which are read last, to the host; and
  * wait for each device that it has used, so that a failure of the device is the execution's.
  *
+ * A small value that is only fetched may be copied with the work that comes after it, so that its
+ * copy does not part what the device replays as one.
+ *
  * An execution that is far ahead of a device pauses: it runs no node until the device has done a
  * good part of what is enqueued, and gives up its thread.
  *
@@ -119,9 +122,21 @@ static bool start_copy(struct async_op *op, struct device *src, struct device *d
         end_growth(op);
         op->ctx.status = op->copy.status;
     }
-    if (src) /* a failure of what makes the value is not the copy's, and names its own node */
+    /* A failure of what makes the value is not the copy's, and names its own node. */
+    if (src && !op->copy.may_wait)
         device_flush(executor);
     return has_ended;
+}
+
+/* Do only fetches take the copy? The client gets them at the end of the step. */
+static bool is_fetched_only(const struct async_op *op, const struct plan_copy *copy) {
+    const struct plan *plan = op->executor->plan;
+    for (uint32_t i = 0; i < op->node->n_edges; i++) {
+        const struct plan_edge *edge = &plan->edges[op->node->first_edge + i];
+        if ((edge->flags & EDGE_CONTROL) || plan->nodes[edge->dst].kind != PLAN_FETCH)
+            return false;
+    }
+    return !copy->dst && !op->executor->execution->is_partial;
 }
 
 /* Do only Sends take the copy, to tasks that take a value in pieces? Then nobody reads bytes that
@@ -183,6 +198,7 @@ bool device_start_copy(struct async_op *op) {
     if (is_sent_while_copied(op, copy))
         return start_growing_copy(op, copy);
     take_value(op, value);
+    op->copy.may_wait = is_fetched_only(op, copy);
     saves_note_copy(op, true); /* the copy may end on another thread at once; its mail waits */
     return start_copy(op, copy->src, copy->dst, copy->allocator, &op->outputs[0]);
 }
@@ -208,6 +224,7 @@ bool device_start_fetch(struct async_op *op) {
         return true;
     }
     take_value(op, value);
+    op->copy.may_wait = !op->executor->execution->is_partial;
     return start_copy(op, owner, NULL, allocator_host(), &op->outputs[0]);
 }
 

@@ -583,8 +583,10 @@ static void flush(struct executor *executor) {
 }
 
 /* The cost of running a node, counted in nodes. MUST_MOVE: the node has not run, because the
- * execution must move to the pool first. PAUSED: it has not run, because a device must catch up. */
-enum { MUST_MOVE = 0, LIGHT = 1, HEAVY = CHECK_EVERY_NODES, NOT_RUN, PAUSED };
+ * execution must move to the pool first. PAUSED: it has not run, because a device must catch up.
+ * UNCOUNTED: a fetch, which becomes ready when a copy has ended, and must not change after which
+ * nodes the others are rotated: a device replays what comes in the same order. */
+enum { MUST_MOVE = 0, LIGHT = 1, HEAVY = CHECK_EVERY_NODES, NOT_RUN, PAUSED, UNCOUNTED };
 
 /* As run_late_kernel, of an asynchronous kernel (CheckNumerics on a GPU). */
 static struct status *start_late_kernel(struct executor *executor, struct iteration *iteration,
@@ -719,7 +721,7 @@ static inline unsigned run_next(struct executor *executor) {
         return cost;
     }
     run_plain(executor, item.iteration, node, inputs, item.is_dead);
-    return LIGHT;
+    return node->kind == PLAN_FETCH ? UNCOUNTED : LIGHT;
 }
 
 /* ---- ownership ---- */
@@ -793,8 +795,9 @@ static bool run_ready(struct executor *executor, int64_t until_ns) {
         }
         if (unlikely(cost == PAUSED))
             return true;
-        executor->n_since_check += cost;
-        if (unlikely(executor->n_since_check >= CHECK_EVERY_NODES)) {
+        bool is_counted = likely(cost != UNCOUNTED);
+        executor->n_since_check += is_counted ? cost : 0;
+        if (unlikely(executor->n_since_check >= CHECK_EVERY_NODES && is_counted)) {
             if (executor->n_ready == 0)
                 return true; /* the mailbox is checked again when there is something to run */
             executor->n_since_check = 0;

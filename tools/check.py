@@ -37,6 +37,7 @@ ROOMS = (
     ("kernels/cuda/rows", ("kernels/cuda/rows/",)),
     ("kernels/support", ("kernels/support/",)),
     ("kernels/cpu/libraries", ("kernels/cpu/blas", "kernels/cpu/onednn")),
+    ("kernels/cpu/emit", ("kernels/cpu/emit/",)),
     ("kernels/cpu/array", ("kernels/cpu/array/",)),
     ("kernels/cpu/matmul", ("kernels/cpu/matmul/",)),
     ("kernels/cpu/math", ("kernels/cpu/math/",)),

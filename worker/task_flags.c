@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/io/file_root.h"
+#include "kernels/cpu/emit/emit.h"
 
 enum { MAX_FILE_ROOTS = 64 };
 
@@ -37,6 +38,7 @@ struct status *task_flags_check(const struct task_flags *flags) {
 void task_flags_apply(const struct task_flags *flags) {
     struct str roots = STR_INIT;
     kernel_set_in_place(flags->in_place);
+    emit_set_on(flags->fused_code);
     file_roots_describe(&roots);
     log_event(EVENT_FILE_ROOTS, "file ops may use %s",
               roots.len > 0 ? str_text(&roots) : "no directory");

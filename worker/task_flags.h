@@ -11,7 +11,7 @@ struct task_flags {
     int gpu_mode;   /* enum gpu_mode */
     int gpu_graphs; /* enum task_graphs */
     const char *gpu_plugin, *cuda_libs, *file_root;
-    bool gpu_tf32, file_root_all, in_place;
+    bool gpu_tf32, file_root_all, in_place, fused_code;
 };
 
 enum task_graphs { TASK_GRAPHS_OFF, TASK_GRAPHS_AUTO };

@@ -1,10 +1,12 @@
 /* Describes libraries and instruction sets of the CPU's kernels. */
 #include "kernels/cpu/cpu_libraries.h"
 
+#include <inttypes.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "kernels/cpu/blas.h"
+#include "kernels/cpu/emit/emit.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/support/isa.h"
 
@@ -37,6 +39,8 @@ void cpu_libraries_describe(struct str *out) {
              : cpu_has_avx2() ? "avx2"
                               : "base",
              may_execute_what_it_writes() ? "true" : "false");
+    str_addf(out, ",\"fused_code\":%s,\"fused_runs\":%" PRId64, emit_is_on() ? "true" : "false",
+             emit_n_compiled());
     add_library("blas", has_blas ? str_text(&blas) : NULL, out);
     add_library("onednn", has_onednn ? str_text(&onednn) : NULL, out);
     str_add_char(out, '}');

@@ -7,11 +7,14 @@
 
 #include "common/base/arena.h"
 #include "common/graph/fused.h"
+#include "kernels/cpu/emit/emit.h"
 #include "kernels/support/block_engine.h"
 
 enum {
     /* An instruction with more runs only by its own kernel. */
     FUSED_MAX_OPERANDS = 64,
+    /* of a step: operands and results */
+    FUSED_MAX_POINTERS = FUSED_MAX_OPERANDS + EMIT_MAX_VECTORS,
     /* A program with more inputs and instructions runs only one instruction after the other. */
     FUSED_MAX_VALUES = 256,
 };
@@ -33,6 +36,9 @@ struct fused_instruction {
     double ns_per_element; /* in a block */
     size_t size;           /* of an element of the result */
     int output;            /* the first output of the node that is the result, or -1 */
+    /* how it becomes code; NULL: only the engine runs it */
+    const struct emit_row *row;
+    enum dtype in; /* of the last operand */
 };
 
 struct fused_state {
@@ -49,11 +55,35 @@ struct fused_state {
     /* of a program that reduces */
     const bool *is_axes; /* by input */
     struct fused_rows_plans *plans;
+    /* for runs of instructions */
+    const uint64_t *readers; /* by value: the instructions that read it, a bit each */
+    struct fused_codes *codes;
 };
 
 static inline int fused_n_values(const struct fused_state *state) {
     return state->n_inputs + state->n_instructions;
 }
+
+/* ---- runs of instructions as one piece of code (fused_codes.c) ---- */
+
+/* Consecutive instructions of a program, compiled to one loop (kernels/cpu/emit). What only they
+ * read is in no memory. */
+struct fused_code {
+    const struct emit_code *code;
+    int operands[EMIT_MAX_OPERANDS]; /* n_operands values */
+    int results[EMIT_MAX_VECTORS];   /* n_results instructions whose values others read */
+    int n_operands, n_results;
+};
+
+struct fused_codes *fused_codes_new(void);
+void fused_codes_free(struct fused_codes *codes); /* accepts NULL */
+/* How many of the instructions can become one run: 0, or at least 2. `members` has n instructions
+ * in their order. */
+int fused_code_length(const struct fused_state *state, const int *members, int n);
+/* Finds the code of a run, or makes it. `is_one`, by value: one element of the operand stands for
+ * all. False: the engines have to run the instructions. */
+bool fused_code_find(const struct fused_state *state, const int *members, int n, const bool *is_one,
+                     struct fused_code *ret);
 
 /* ---- one execution of small values (fused_small.c) ---- */
 

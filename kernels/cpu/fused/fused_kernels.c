@@ -20,6 +20,7 @@ static void fused_fini(void *arg) {
     if (state) {
         fused_program_fini(&state->program);
         fused_rows_plans_free(state->plans);
+        fused_codes_free(state->codes);
     }
     free(state);
 }
@@ -64,6 +65,8 @@ static struct status *init_instruction(const struct kernel_init *init, struct fu
     state->can_be_blocks &= made->shapes != BLOCK_NEVER;
     state->can_be_scalars &= made->shapes != BLOCK_NEVER && made->shapes != BLOCK_BIAS;
     state->may_fail |= made->engine->may_fail && made->engine->may_fail(&made->kernel);
+    made->in = node->n_data > 0 ? (enum dtype)node->in_types[node->n_data - 1] : DT_INVALID;
+    made->row = emit_row_find(node->op_name, made->in, (enum dtype)node->out_types[0]);
     made->ns_per_element = fused_instruction_ns((double)made->kernel.cost->ns_per_element);
     state->ns_per_element += made->ns_per_element;
     return NULL;
@@ -74,6 +77,7 @@ static struct status *init_instruction(const struct kernel_init *init, struct fu
 static void list_operands(struct fused_state *state) {
     struct arena *arena = &state->program.graph.arena;
     bool *is_read = arena_array(arena, bool, fused_n_values(state));
+    uint64_t *readers = arena_array(arena, uint64_t, fused_n_values(state));
     for (int i = 0; i < state->n_outputs; i++)
         is_read[state->n_inputs + state->program.results[i]] = true;
     for (int k = state->n_instructions - 1; k >= 0; k--) {
@@ -85,10 +89,12 @@ static void list_operands(struct fused_state *state) {
             CHECK(operands[i] < state->n_inputs + k);
             is_last_use[i] = !is_read[operands[i]];
             is_read[operands[i]] = true;
+            readers[operands[i]] |= 1ull << k;
         }
         instruction->operands = operands;
         instruction->is_last_use = is_last_use;
     }
+    state->readers = readers;
 }
 
 const bool *fused_program_axes(struct fused_program *program) {
@@ -116,6 +122,7 @@ static struct status *fused_init(struct kernel_init *init) {
     for (int k = 0; k < state->program.n_instructions; k++)
         TRY(init_instruction(init, state, k));
     list_operands(state);
+    state->codes = fused_codes_new();
     if (state->reduces) {
         state->is_axes = fused_program_axes(&state->program);
         state->plans = fused_rows_plans_new();

@@ -142,36 +142,42 @@ static void spread(const char *from, size_t size, int64_t n_rows, int64_t row, c
 
 /* ---- steps ---- */
 
-static void run_by_rows(struct rows_cursor *at, const struct rows_step *step,
-                        const char *const *first, char *result) {
-    const void *operands[FUSED_MAX_OPERANDS];
+/* Operands come first, and then results. */
+static void call(struct rows_cursor *at, const struct rows_step *step, void *const *pointers,
+                 int64_t n) {
+    if (step->code)
+        emit_code_run(step->code, pointers, n);
+    else
+        at->bad |= step->instruction->engine->run(&step->instruction->kernel,
+                                                  (const void *const *)pointers, step->ones,
+                                                  pointers[step->n_operands], n);
+}
+
+static void call_by_rows(struct rows_cursor *at, const struct rows_step *step, void **pointers) {
     int64_t row = at->run->pass->rows.n_elements;
     for (int64_t r = 0; r < at->n_rows; r++) {
-        for (int i = 0; i < step->n_operands; i++)
-            operands[i] = first[i] + r * step->operands[i].row_step;
-        at->bad |= step->instruction->engine->run(&step->instruction->kernel, operands, step->ones,
-                                                  result + r * step->result.row_step, row);
+        call(at, step, pointers, row);
+        for (int i = 0; i < step->n_operands + step->n_results; i++)
+            pointers[i] = (char *)pointers[i] + step->operands[i].row_step;
     }
 }
 
 /* Computes n elements, or values of rows. */
-static void run_engine(struct rows_cursor *at, const struct rows_step *step, int64_t n) {
-    const void *operands[FUSED_MAX_OPERANDS];
-    char *result = address_of(at, &step->result);
-    for (int i = 0; i < step->n_operands; i++) {
-        const struct rows_operand *operand = &step->operands[i];
-        operands[i] = address_of(at, operand);
+static void run_elements(struct rows_cursor *at, const struct rows_step *step, int64_t n) {
+    void *pointers[FUSED_MAX_POINTERS];
+    for (int i = 0; i < step->n_operands + step->n_results; i++) {
+        const struct rows_operand *operand = &step->operands[i]; /* results are behind operands */
+        pointers[i] = address_of(at, operand);
         if (!operand->is_spread)
             continue;
-        spread(operands[i], operand->size, at->n_rows, at->run->pass->rows.n_elements,
+        spread(pointers[i], operand->size, at->n_rows, at->run->pass->rows.n_elements,
                at->buffers + operand->spread);
-        operands[i] = at->buffers + operand->spread;
+        pointers[i] = at->buffers + operand->spread;
     }
     if (step->by_rows)
-        run_by_rows(at, step, (const char *const *)operands, result);
+        call_by_rows(at, step, pointers);
     else
-        at->bad |= step->instruction->engine->run(&step->instruction->kernel, operands, step->ones,
-                                                  result, n);
+        call(at, step, pointers, n);
 }
 
 /* ---- whole rows ---- */
@@ -184,9 +190,9 @@ static void run_block(struct rows_cursor *at, bool is_first) {
     for (const struct rows_step *step = pass->steps; step < pass->steps + pass->n_steps; step++) {
         if (step->role == ROWS_REDUCTION)
             math_rows_reduce(&step->instruction->kernel, address_of(at, &step->operands[0]),
-                             at->n_rows, pass->rows.n_elements, address_of(at, &step->result));
+                             at->n_rows, pass->rows.n_elements, address_of(at, &step->results[0]));
         else
-            run_engine(at, step, step->role == ROWS_VALUES ? at->n_rows : at->n);
+            run_elements(at, step, step->role == ROWS_VALUES ? at->n_rows : at->n);
     }
 }
 
@@ -209,7 +215,7 @@ static void run_piece(struct rows_cursor *at, int phase, bool is_last) {
             math_row_take(&step->instruction->kernel, &at->reduced[step->number],
                           address_of(at, &step->operands[0]), at->n, is_last);
         else if (step->role == ROWS_ELEMENTS)
-            run_engine(at, step, at->n);
+            run_elements(at, step, at->n);
     }
 }
 
@@ -235,9 +241,9 @@ static void end_reductions(struct rows_cursor *at, int phase, int64_t unit) {
                           run->chunks + (step->number * n_units + unit) * MATH_ROW_ACCUMULATOR);
         else if (step->role == ROWS_REDUCTION)
             math_row_finish(&step->instruction->kernel, &at->reduced[step->number],
-                            pass->rows.n_elements, address_of(at, &step->result));
+                            pass->rows.n_elements, address_of(at, &step->results[0]));
         else if (step->role == ROWS_VALUES)
-            run_engine(at, step, 1);
+            run_elements(at, step, 1);
     }
 }
 
@@ -287,7 +293,7 @@ static void merge_chunks(struct rows_run *run) {
         if (step->role == ROWS_REDUCTION)
             math_rows_merge(&step->instruction->kernel, &pass->rows,
                             run->chunks + step->number * n_units * MATH_ROW_ACCUMULATOR,
-                            run->data[step->result.value]);
+                            run->data[step->results[0].value]);
     }
 }
 

@@ -68,14 +68,17 @@ struct rows_operand {
 
 enum rows_role { ROWS_ELEMENTS, ROWS_VALUES, ROWS_REDUCTION };
 
+/* An instruction, or a run of several whose code is there. */
 struct rows_step {
     enum rows_role role;
     const struct fused_instruction *instruction;
+    const struct emit_code *code;  /* of a run; or NULL */
     struct rows_operand *operands; /* a reduction has one */
-    int n_operands;
-    struct rows_operand result;
+    struct rows_operand *results;  /* behind the operands */
+    int n_operands, n_results;
     unsigned ones;
-    bool by_rows; /* the engine is called for each row */
+    bool by_rows; /* the engine or the code is called for each row */
+    double ns_per_element;
     int phase;
     int number; /* of a reduction in its pass */
 };
@@ -135,6 +138,7 @@ struct rows_member {
     int ready;      /* the first phase that can take its value */
     bool in_memory; /* an output, or taken by another pass */
     int at;         /* its place in the order of execution */
+    int step;       /* in its pass */
 };
 
 struct rows_planner {

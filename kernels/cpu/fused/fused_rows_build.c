@@ -10,6 +10,8 @@ struct builder {
     int number;                            /* of the pass */
     struct rows_operand *homes;            /* by instruction of the pass: where its value is */
     int last_step[FUSED_MAX_INSTRUCTIONS]; /* by instruction: the last step that reads its block */
+    int order[FUSED_MAX_INSTRUCTIONS];     /* the n_order instructions as they are computed */
+    int n_order;
     /* by buffer of a block: the instruction whose value it has, FREE, KEPT or SPREAD */
     int holder[FUSED_MAX_VALUES];
     int n_blocks;
@@ -93,7 +95,7 @@ static size_t block_for_result(struct builder *b, const struct rows_step *step, 
         size_t buffer = operand->offset / b->block_bytes;
         if (operand->home != ROWS_IN_BLOCK || operand->place != ROWS_SAME || from < 0 ||
             b->holder[buffer] != from || b->last_step[from] != at ||
-            operand->size != step->result.size)
+            operand->size != step->results[0].size)
             continue;
         b->holder[buffer] = k;
         return operand->offset;
@@ -174,12 +176,12 @@ static enum rows_place place_in(const struct builder *b, enum rows_role role, in
                                                                                         : ROWS_ONE;
 }
 
-static void add_operands(struct builder *b, struct rows_step *step) {
+static void add_operands(struct builder *b, struct rows_step *step, const int *values) {
     const struct rows_pass *pass = b->pass;
     bool has_rows = false;
     for (int i = 0; i < step->n_operands; i++) {
         struct rows_operand *operand = &step->operands[i];
-        int value = step->instruction->operands[i], from = producer_of(b, value);
+        int value = values[i], from = producer_of(b, value);
         *operand =
             is_in_pass(b, from) ? b->homes[from] : (struct rows_operand){.home = ROWS_IN_MEMORY};
         operand->value = value;
@@ -237,53 +239,131 @@ static void choose_home(struct builder *b, int k) {
     }
 }
 
-static void add_step(struct builder *b, int k) {
-    struct rows_pass *pass = b->pass;
-    struct rows_member *member = &b->p->members[k];
-    int at = pass->n_steps++;
-    struct rows_step *step = &pass->steps[at];
+static struct rows_step *new_step(struct builder *b, int first, const int *operands, int n_operands,
+                                  int n_results) {
+    const struct rows_member *member = &b->p->members[first];
+    struct rows_step *step = &b->pass->steps[b->pass->n_steps++];
     step->role = member->role;
     step->phase = member->phase;
-    step->instruction = instruction_at(b, k);
-    step->n_operands = n_read(step->instruction);
-    step->operands = arena_array(&b->p->plan->arena, struct rows_operand, step->n_operands + 1);
-    step->number = member->role == ROWS_REDUCTION ? pass->n_reductions++ : -1;
-    member->at = b->number * FUSED_MAX_INSTRUCTIONS + at;
-    add_operands(b, step);
-    step->result = b->homes[k];
-    if (step->result.home == ROWS_IN_BLOCK)
-        step->result.offset = b->homes[k].offset = block_for_result(b, step, at, k);
-    set_steps(pass, step->role == ROWS_ELEMENTS ? ROWS_ELEMENTS : ROWS_VALUES, &step->result);
+    step->n_operands = n_operands;
+    step->n_results = n_results;
+    step->operands = arena_array(&b->p->plan->arena, struct rows_operand, n_operands + n_results);
+    step->results = step->operands + n_operands;
+    step->number = member->role == ROWS_REDUCTION ? b->pass->n_reductions++ : -1;
+    add_operands(b, step, operands);
+    return step;
+}
+
+static void add_step(struct builder *b, int k) {
+    int at = b->pass->n_steps;
+    const struct fused_instruction *instruction = instruction_at(b, k);
+    struct rows_step *step = new_step(b, k, instruction->operands, n_read(instruction), 1);
+    step->instruction = instruction;
+    step->ns_per_element = instruction->ns_per_element;
+    step->results[0] = b->homes[k];
+    if (step->results[0].home == ROWS_IN_BLOCK)
+        step->results[0].offset = b->homes[k].offset = block_for_result(b, step, at, k);
+    set_steps(b->pass, step->role == ROWS_ELEMENTS ? ROWS_ELEMENTS : ROWS_VALUES,
+              &step->results[0]);
     release_operands(b, step, at);
 }
 
-/* Calls fn for the instructions of the pass in the order of its steps. */
-static void each_in_order(struct builder *b, void (*fn)(struct builder *b, int k)) {
+/* ---- runs of instructions ---- */
+
+/* Elements of one phase. */
+static int list_run(const struct builder *b, int at) {
+    const struct rows_member *first = &b->p->members[b->order[at]];
+    int n = 0;
+    while (at + n < b->n_order && first->role == ROWS_ELEMENTS &&
+           b->p->members[b->order[at + n]].role == ROWS_ELEMENTS &&
+           b->p->members[b->order[at + n]].phase == first->phase)
+        n++;
+    return n;
+}
+
+/* Which values are one element for all that an engine or code is called for. */
+static void find_ones(const struct builder *b, bool *ret) {
+    bool is_of_rows = is_long(b->pass) || b->pass->rows.n_elements >= ROWS_SPREAD_BELOW;
+    for (int v = 0; v < fused_n_values(b->p->state); v++) {
+        enum rows_place place = rows_place_of(b->p, b->pass, v);
+        ret[v] = place == ROWS_ONE || (place == ROWS_OF_ROW && is_of_rows);
+    }
+}
+
+/* How many instructions from place `at` of the order on become one step: 1, or those of a run. */
+static int find_run(const struct builder *b, int at, const bool *is_one, struct fused_code *ret) {
+    int n = fused_code_length(b->p->state, b->order + at, list_run(b, at));
+    while (n >= 2 && !fused_code_find(b->p->state, b->order + at, n, is_one, ret))
+        n--;
+    return MAX(n, 1);
+}
+
+static void add_run(struct builder *b, const int *members, int n, const struct fused_code *code) {
+    int at = b->pass->n_steps;
+    struct rows_step *step =
+        new_step(b, members[0], code->operands, code->n_operands, code->n_results);
+    step->code = code->code;
+    for (int m = 0; m < n; m++)
+        step->ns_per_element += instruction_at(b, members[m])->ns_per_element;
+    for (int i = 0; i < code->n_results; i++) {
+        struct rows_operand *home = &b->homes[code->results[i]];
+        if (home->home == ROWS_IN_BLOCK)
+            home->offset = add_block(b, code->results[i]);
+        step->results[i] = *home;
+        set_steps(b->pass, ROWS_ELEMENTS, &step->results[i]);
+    }
+    release_operands(b, step, at);
+}
+
+/* ---- the order ---- */
+
+static void find_order(struct builder *b) {
     for (int phase = 0; phase < b->pass->n_phases; phase++)
         for (int last = 0; last < 2; last++) /* values of rows come last in their phase */
             for (int k = 0; k < b->p->state->n_instructions; k++)
                 if (is_in_pass(b, k) && b->p->members[k].phase == phase &&
                     (b->p->members[k].role == ROWS_VALUES) == last)
-                    fn(b, k);
+                    b->order[b->n_order++] = k;
 }
 
-/* Numbers the steps, before there are any. */
-static void note_last_step(struct builder *b, int k) {
-    for (int i = 0; i < n_read(instruction_at(b, k)); i++) {
-        int from = producer_of(b, instruction_at(b, k)->operands[i]);
-        if (is_in_pass(b, from))
-            b->last_step[from] = b->pass->n_steps;
+/* Notes which step instructions n from place `at` of the order on belong to. */
+static void note_step(struct builder *b, int at, int n, int step) {
+    for (int m = at; m < at + n; m++) {
+        int k = b->order[m];
+        b->p->members[k].step = step;
+        b->p->members[k].at = b->number * FUSED_MAX_INSTRUCTIONS + m;
+        b->last_step[k] = step; /* if nobody takes it */
+        for (int i = 0; i < n_read(instruction_at(b, k)); i++) {
+            int from = producer_of(b, instruction_at(b, k)->operands[i]);
+            if (is_in_pass(b, from))
+                b->last_step[from] = step;
+        }
     }
-    b->last_step[k] = b->pass->n_steps++; /* if nobody takes it */
+}
+
+static void add_steps(struct builder *b) {
+    struct arena *arena = &b->p->run.arena;
+    struct fused_code *codes = arena_array(arena, struct fused_code, b->n_order + 1);
+    int *lengths = arena_array(arena, int, b->n_order + 1), n_steps = 0;
+    bool is_one[FUSED_MAX_VALUES];
+    find_ones(b, is_one);
+    for (int at = 0; at < b->n_order; at += lengths[n_steps++]) {
+        lengths[n_steps] = find_run(b, at, is_one, &codes[n_steps]);
+        note_step(b, at, lengths[n_steps], n_steps);
+    }
+    for (int s = 0, at = 0; s < n_steps; at += lengths[s++])
+        if (lengths[s] > 1)
+            add_run(b, b->order + at, lengths[s], &codes[s]);
+        else
+            add_step(b, b->order[at]);
 }
 
 static void move_others_behind_blocks(struct builder *b) {
     size_t first = (size_t)b->n_blocks * b->block_bytes;
     for (int s = 0; s < b->pass->n_steps; s++) {
         struct rows_step *step = &b->pass->steps[s];
-        for (int i = 0; i <= step->n_operands; i++) {
-            struct rows_operand *operand =
-                i < step->n_operands ? &step->operands[i] : &step->result;
+        for (int i = 0; i < step->n_operands + step->n_results; i++) {
+            struct rows_operand *operand = &step->operands[i]; /* results are behind operands */
             if (operand->home == ROWS_IN_ROW || operand->home == ROWS_IN_VALUES)
                 operand->offset += first;
         }
@@ -308,10 +388,9 @@ static double unit_ns(const struct builder *b) {
     double ns = 0, fixed = 5;
     for (int s = 0; s < pass->n_steps; s++) {
         const struct rows_step *step = &pass->steps[s];
-        double own = step->instruction->ns_per_element;
-        for (int i = 0; i <= step->n_operands; i++) {
-            const struct rows_operand *operand =
-                i < step->n_operands ? &step->operands[i] : &step->result;
+        double own = step->ns_per_element;
+        for (int i = 0; i < step->n_operands + step->n_results; i++) {
+            const struct rows_operand *operand = &step->operands[i];
             bool is_elements =
                 i < step->n_operands ? step->role != ROWS_VALUES : step->role == ROWS_ELEMENTS;
             if (is_elements && operand->home == ROWS_IN_MEMORY && operand->place == ROWS_SAME)
@@ -344,9 +423,8 @@ static void build_pass(struct rows_planner *p, int number) {
         }
     pass->steps = arena_array(arena, struct rows_step, n);
     pass->copies = arena_array(arena, struct rows_copy, n_operands + 1);
-    each_in_order(&b, note_last_step);
-    pass->n_steps = 0;
-    each_in_order(&b, add_step);
+    find_order(&b);
+    add_steps(&b);
     find_first_of_phase(pass, arena);
     move_others_behind_blocks(&b);
     pass->unit_ns = unit_ns(&b);

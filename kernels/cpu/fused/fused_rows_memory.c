@@ -16,7 +16,14 @@ void rows_plan_find_memory(struct rows_planner *p) {
 
 static const struct rows_step *step_of(const struct rows_planner *p, int k) {
     const struct rows_pass *pass = &p->plan->passes[p->members[k].pass];
-    return pass->kernel >= 0 ? NULL : &pass->steps[p->members[k].at % FUSED_MAX_INSTRUCTIONS];
+    return pass->kernel >= 0 ? NULL : &pass->steps[p->members[k].step];
+}
+
+static const struct rows_operand *operand_of(const struct rows_step *step, int value) {
+    int i = 0;
+    while (step->operands[i].value != value)
+        i++;
+    return &step->operands[i];
 }
 
 /* Does the step read an operand at the places where another step of the pass writes a result of the
@@ -36,14 +43,14 @@ static bool is_free_after(const struct rows_planner *p, int input, int at) {
     for (int k = 0; k < p->state->n_instructions; k++) {
         const struct fused_instruction *reader = &p->state->instructions[k];
         const struct rows_step *step = step_of(p, k);
-        int n = step ? step->n_operands : reader->n_operands;
+        int n = step && reader->is_reduction ? 1 : reader->n_operands;
         for (int i = 0; i < n; i++) {
             if (reader->operands[i] != input)
                 continue;
             /* a kernel gets the tensor of the input, and its result may be the same memory */
             if (!step || p->members[k].at > writer->at ||
                 (p->members[k].pass == writer->pass &&
-                 !reads_in_place(step, &step->operands[i], writer->role)))
+                 !reads_in_place(step, operand_of(step, input), writer->role)))
                 return false;
         }
     }

@@ -16,6 +16,7 @@
 #include "common/graph/fused.h"
 #include "common/graph/graph_text.h"
 #include "common/ops/infer.h"
+#include "kernels/cpu/emit/emit_internal.h"
 #include "kernels/cpu/fused/fused_internal.h"
 #include "tests/unit/kernels/kernel_test.h"
 
@@ -43,7 +44,7 @@ static void test_exactly_the_rows_with_an_engine_are_elementwise(void **state) {
 /* ---- random programs ---- */
 
 enum { MAX_INPUTS = 60, MAX_STEPS = 12, MAX_RANK = 4 };
-enum kind { PLAIN, WITH_PRODUCT, WITH_REDUCTIONS };
+enum kind { PLAIN, WITH_PRODUCT, WITH_REDUCTIONS, CODED };
 
 static uint64_t seed, program_number;
 static uint32_t draw(uint32_t below) {
@@ -214,8 +215,19 @@ static void finish_step(struct program *p, struct node *node) {
     p->steps[p->n_steps++] = p->values[p->n_values++] = node;
 }
 
-static void add_step(struct program *p, enum dtype wanted) {
+static bool may_be_code(const char *op) {
+    const char *found;
+    dtype_set in, out;
+    for (size_t i = 0; emit_row_at(i, &found, &in, &out); i++)
+        if (strcmp(found, op) == 0)
+            return true;
+    return false;
+}
+
+static void add_step(struct program *p, enum dtype wanted, enum kind kind) {
     const struct kernel_def *row = random_row();
+    while (kind == CODED && !may_be_code(row->op))
+        row = random_row();
     struct node *node = begin_step(p, row->op);
     for (int c = 0; c < KERNEL_MAX_CONSTRAINTS && row->constraints[c].attr; c++)
         node_set_attr_type(&p->graph, node, row->constraints[c].attr,
@@ -490,18 +502,20 @@ static bool run_program(uint64_t number, struct pool *pool, enum kind kind) {
         if (k >= p.n_steps && kind == WITH_REDUCTIONS && draw(3) == 0)
             add_reduction(&p, wanted);
         else if (k >= p.n_steps)
-            add_step(&p, wanted);
+            add_step(&p, wanted, kind);
         is_result[k] = k + 1 == n_steps || draw(4) == 0;
     }
     struct status *expected = run_one_by_one(&p);
     struct node *fused = make_fused(&p, is_result, has_product);
-    for (int way = 0; way < 5; way++) {
+    for (int way = 0; way < 6; way++) {
+        emit_set_on(way != 5);
         kernel_set_in_place(way != 2);
         fused_set_mixed(way < 3); /* else also small values of several shapes run by blocks */
         check_fused(&p, fused, is_result, pool, way != 0 && way != 3, expected);
     }
     kernel_set_in_place(true);
     fused_set_mixed(true);
+    emit_set_on(true);
     if (getenv("FUSED_PROGRAM"))
         print_program(&p);
     if (!expected)
@@ -518,6 +532,7 @@ static bool run_program(uint64_t number, struct pool *pool, enum kind kind) {
 
 static void run_programs(enum kind kind) {
     struct pool *pool = pool_new(2);
+    int64_t n_compiled = emit_n_compiled();
     const char *only = getenv("FUSED_PROGRAM");
     int n_good = 0, n = only ? 1 : 400;
     for (int i = 0; i < n; i++) {
@@ -525,12 +540,19 @@ static void run_programs(enum kind kind) {
         program_number = number;
         n_good += run_program(number, pool, kind);
     }
-    print_message("%d programs of %d without an error\n", n_good, n);
+    n_compiled = emit_n_compiled() - n_compiled;
+    print_message("%d programs of %d without an error, %d runs of them compiled\n", n_good, n,
+                  (int)n_compiled);
+    assert_true(only || !emit_is_on() || kind != CODED || n_compiled > n);
     assert_true(only || (n_good > n / 3 && n_good < n));
     pool_free(pool);
 }
 
 static void test_random_programs_give_the_bits_of_their_nodes(void **state) { run_programs(PLAIN); }
+
+static void test_random_programs_of_code_give_the_bits_of_their_nodes(void **state) {
+    run_programs(CODED);
+}
 
 static void test_random_programs_with_reductions_give_the_bits_of_their_nodes(void **state) {
     run_programs(WITH_REDUCTIONS);
@@ -597,6 +619,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exactly_the_rows_with_an_engine_are_elementwise),
         cmocka_unit_test(test_random_programs_give_the_bits_of_their_nodes),
+        cmocka_unit_test(test_random_programs_of_code_give_the_bits_of_their_nodes),
         cmocka_unit_test(test_random_programs_with_reductions_give_the_bits_of_their_nodes),
         cmocka_unit_test(test_random_programs_behind_products_give_the_bits_of_their_nodes),
         cmocka_unit_test(test_an_error_names_the_node_that_made_it),

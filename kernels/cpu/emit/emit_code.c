@@ -1,0 +1,181 @@
+/* Makes code of runs in memory that is first written and then executed, never both, and calls it.
+ *
+ * The code computes whole vectors. The elements after the last whole one are copied to vectors of
+ * their own, so that no other memory is touched. */
+#include "kernels/cpu/emit/emit_internal.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/base/base.h"
+#include "kernels/support/isa.h"
+
+enum { VECTOR_BYTES = 32, MAX_POINTERS = EMIT_MAX_OPERANDS + EMIT_MAX_VECTORS };
+
+/* The last pages have the code. */
+struct emit_code {
+    void (*run)(void *const *pointers, int64_t n);
+    size_t bytes;
+    int vector; /* elements */
+    int n_operands, n_results;
+    uint64_t ones;
+    uint8_t sizes[MAX_POINTERS];
+};
+
+static bool is_switched_on = true;
+static atomic_bool is_refused;
+static _Atomic int64_t n_compiled;
+
+void emit_set_on(bool is_on) { is_switched_on = is_on; }
+
+bool emit_is_on(void) {
+    return is_switched_on && cpu_has_avx2() &&
+           !atomic_load_explicit(&is_refused, memory_order_relaxed);
+}
+
+int64_t emit_n_compiled(void) { return atomic_load(&n_compiled); }
+
+/* Returns NULL when the system refuses. */
+static void *executable_copy(const void *bytes, size_t n) {
+    void *at = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        return NULL;
+    memcpy(at, bytes, n);
+    if (mprotect(at, n, PROT_READ | PROT_EXEC) == 0)
+        return at;
+    munmap(at, n);
+    return NULL;
+}
+
+/* ---- compiling ---- */
+
+static void add_pointer(struct emitter *e, struct emit_code *code, enum dtype dtype, bool is_one) {
+    code->sizes[e->n_pointers] = (uint8_t)dtype_size(dtype);
+    e->pointer_types[e->n_pointers] = dtype;
+    e->is_one[e->n_pointers++] = is_one;
+}
+
+static int find_width(const struct emit_run *run) {
+    int width = 0;
+    for (int k = 0; k < run->n_instructions && !width; k++)
+        width = emit_width(run->instructions[k].in, run->instructions[k].out);
+    return width ? width : 4;
+}
+
+static int operand_value(struct emitter *e, int operand) {
+    bool is_bool = e->pointer_types[operand] == DT_BOOL;
+    enum vector_operation operation = e->is_one[operand] ? VECTOR_OP_ONE
+                                      : is_bool          ? VECTOR_OP_LOAD_BOOL
+                                                         : VECTOR_OP_LOAD;
+    int value = emit_add(e, operation, -1, -1, -1, 0);
+    e->ops[value].pointer = (uint8_t)operand;
+    return value;
+}
+
+static void store_results(struct emitter *e, const struct emit_run *run, int k, int value) {
+    for (int i = 0; i < run->n_results; i++) {
+        if (run->results[i] != k)
+            continue;
+        bool is_bool = run->instructions[k].out == DT_BOOL;
+        int at = emit_add(e, is_bool ? VECTOR_OP_STORE_BOOL : VECTOR_OP_STORE, value, -1, -1, 0);
+        e->ops[at].pointer = (uint8_t)(run->n_operands + i);
+    }
+}
+
+static void lower(struct emitter *e, const struct emit_run *run) {
+    int values[EMIT_MAX_OPERANDS + EMIT_MAX_INSTRUCTIONS], own[EMIT_MAX_OPERANDS];
+    for (int i = 0; i < run->n_operands; i++)
+        values[i] = operand_value(e, i);
+    for (int k = 0; k < run->n_instructions; k++) {
+        const struct emit_instruction *instruction = &run->instructions[k];
+        for (int i = 0; i < instruction->n_operands; i++)
+            own[i] = values[instruction->operands[i]];
+        values[run->n_operands + k] = emit_row_lower(e, instruction, own);
+        store_results(e, run, k, values[run->n_operands + k]);
+    }
+}
+
+static bool fits(const struct emit_run *run) {
+    int n_vectors = run->n_results + run->n_operands - __builtin_popcountll(run->ones);
+    for (int k = 0; k < run->n_instructions; k++)
+        if (run->instructions[k].n_operands > EMIT_MAX_OPERANDS)
+            return false;
+    return run->n_operands <= EMIT_MAX_OPERANDS && run->n_instructions <= EMIT_MAX_INSTRUCTIONS &&
+           n_vectors <= EMIT_MAX_VECTORS;
+}
+
+struct emit_code *emit_code_new(const struct emit_run *run) {
+    if (!emit_is_on() || !fits(run))
+        return NULL;
+    struct emitter *e = xcalloc(1, sizeof(*e));
+    struct x86 *a = xcalloc(1, sizeof(*a));
+    struct emit_code *code = xcalloc(1, sizeof(*code));
+    e->width = find_width(run);
+    for (int i = 0; i < run->n_operands; i++)
+        add_pointer(e, code, run->operands[i], run->ones >> i & 1);
+    for (int i = 0; i < run->n_results; i++)
+        add_pointer(e, code, run->instructions[run->results[i]].out, false);
+    code->vector = VECTOR_BYTES / e->width;
+    code->n_operands = run->n_operands;
+    code->n_results = run->n_results;
+    code->ones = run->ones;
+    lower(e, run);
+    if (!e->is_full)
+        emit_loop(e, a);
+    void *memory = NULL;
+    if (!e->is_full && !a->is_full) {
+        memory = executable_copy(a->bytes, a->size);
+        if (!memory)
+            atomic_store(&is_refused, true);
+    }
+    code->bytes = a->size;
+    memcpy(&code->run, &memory, sizeof(memory));
+    free(e);
+    free(a);
+    if (memory) {
+        atomic_fetch_add(&n_compiled, 1);
+        return code;
+    }
+    free(code);
+    return NULL;
+}
+
+void emit_code_free(struct emit_code *code) {
+    void *memory;
+    if (!code)
+        return;
+    memcpy(&memory, &code->run, sizeof(memory));
+    munmap(memory, code->bytes);
+    free(code);
+}
+
+/* ---- running ---- */
+
+/* Computes fewer elements than a vector has; `done` are before them. */
+static void run_rest(const struct emit_code *code, void *const *pointers, int64_t done, int64_t n) {
+    char vectors[MAX_POINTERS][VECTOR_BYTES] __attribute__((aligned(VECTOR_BYTES)));
+    void *own[MAX_POINTERS];
+    int n_pointers = code->n_operands + code->n_results;
+    for (int i = 0; i < n_pointers; i++) {
+        size_t size = code->sizes[i];
+        own[i] = code->ones >> i & 1 ? pointers[i] : vectors[i];
+        if (i >= code->n_operands || own[i] == pointers[i])
+            continue;
+        memset(vectors[i], 0, VECTOR_BYTES);
+        memcpy(vectors[i], (char *)pointers[i] + (size_t)done * size, (size_t)n * size);
+    }
+    code->run(own, code->vector);
+    for (int i = code->n_operands; i < n_pointers; i++)
+        memcpy((char *)pointers[i] + (size_t)done * code->sizes[i], vectors[i],
+               (size_t)n * code->sizes[i]);
+}
+
+void emit_code_run(const struct emit_code *code, void *const *pointers, int64_t n) {
+    int64_t whole = n & -(int64_t)code->vector;
+    if (whole > 0)
+        code->run(pointers, whole);
+    if (whole < n)
+        run_rest(code, pointers, whole, n - whole);
+}

@@ -1,0 +1,73 @@
+/* What the files of this folder share: a run as a list of vector operations, each of which is
+ * mostly one instruction of the processor. A value is the number of the operation that makes it. */
+#ifndef MILLRACE_KERNELS_CPU_EMIT_EMIT_INTERNAL_H
+#define MILLRACE_KERNELS_CPU_EMIT_EMIT_INTERNAL_H
+
+#include "kernels/cpu/emit/emit.h"
+#include "kernels/cpu/emit/emit_x86.h"
+
+/* How the operation's instruction takes its sources. */
+enum vector_shape {
+    VECTOR_LEAF,   /* there is none: the value is in memory until a register needs it */
+    VECTOR_TWO,    /* result, source 0, source 1 */
+    VECTOR_ONE,    /* result, source 0 */
+    VECTOR_SELECT, /* source 0, or source 1 where the mask, source 2, is set */
+    VECTOR_STORE,
+};
+
+enum vector_operation {
+#define VECTOR_OPERATION(name, ...) VECTOR_OP_##name,
+#include "kernels/cpu/emit/emit_operations.inc"
+};
+
+/* The processor's numbers of comparisons, and of ways to round. */
+enum {
+    COMPARE_EQUAL = 0x00,
+    COMPARE_UNORDERED = 0x03,
+    COMPARE_NOT_EQUAL = 0x04,
+    COMPARE_LESS = 0x11,
+    COMPARE_LESS_EQUAL = 0x12,
+    COMPARE_GREATER_EQUAL = 0x1d,
+    COMPARE_GREATER = 0x1e,
+    ROUND_EVEN = 0x08,
+    ROUND_DOWN = 0x09,
+    ROUND_UP = 0x0a,
+};
+
+struct vector_op {
+    uint8_t operation, n_sources;
+    uint8_t imm;
+    uint8_t pointer; /* of a LOAD, ONE or STORE */
+    int16_t source[3];
+    int16_t last_use; /* the last operation that reads the value; -1: none does */
+    uint64_t bits;    /* of a NUMBER */
+};
+
+enum { EMIT_MAX_VECTOR_OPS = 1024 };
+
+/* A run on its way to code. */
+struct emitter {
+    struct vector_op ops[EMIT_MAX_VECTOR_OPS];
+    int n_ops, width;
+    bool is_full;
+    uint8_t n_pointers;
+    enum dtype pointer_types[EMIT_MAX_OPERANDS + EMIT_MAX_VECTORS];
+    bool is_one[EMIT_MAX_OPERANDS + EMIT_MAX_VECTORS];
+};
+
+/* Returns the value. Sources that the operation does not have are -1. */
+int emit_add(struct emitter *e, enum vector_operation operation, int a, int b, int c, int imm);
+/* The same number in all elements. */
+int emit_bits(struct emitter *e, uint64_t bits);
+
+/* emit_rows.c: adds the operations of an instruction; returns the result's value. */
+int emit_row_lower(struct emitter *e, const struct emit_instruction *instruction,
+                   const int *values);
+/* For tests: the table's rows. False: there are no more. */
+bool emit_row_at(size_t i, const char **ret_op, dtype_set *ret_in, dtype_set *ret_out);
+
+/* emit_loop.c: makes the function of a run. Its arguments are the pointers, operands first, and a
+ * number of elements that is a positive multiple of a vector's. */
+void emit_loop(struct emitter *e, struct x86 *a);
+
+#endif

@@ -190,14 +190,10 @@ static struct status *product_build(cublasLtHandle_t handle, const struct produc
     return choose(handle, product);
 }
 
-/* With the device's lock. */
-static struct status *product_find(struct gpu_device *gpu, const struct product_kind *kind,
+static struct status *product_make(struct gpu_device *gpu, const struct product_kind *kind,
                                    const struct product_type *type, struct gpu_product **ret) {
     if (!gpu->blas_handle)
         TRY(check(blas.cublasLtCreate((cublasLtHandle_t *)&gpu->blas_handle), "cublasLtCreate"));
-    *ret = strmap_get_span(&gpu->products, key_of(kind));
-    if (*ret)
-        return NULL;
     if (gpu->products.n_entries >= MAX_KINDS)
         gpu_blas_forget(gpu);
     struct gpu_product *product = xcalloc(1, sizeof *product);
@@ -212,9 +208,26 @@ static struct status *product_find(struct gpu_device *gpu, const struct product_
     return NULL;
 }
 
+/* With the device's lock. `node` tells apart who asks; it is not followed. */
+static struct status *product_find(struct gpu_device *gpu, const struct product_kind *kind,
+                                   const struct product_type *type, const void *node,
+                                   struct gpu_product **ret) {
+    uint64_t number = (uintptr_t)node * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    struct gpu_product **recent = &gpu->recent_products[number % GPU_RECENT_PRODUCTS];
+    if (!*recent || memcmp(&(*recent)->kind, kind, sizeof *kind) != 0) {
+        struct gpu_product *product = strmap_get_span(&gpu->products, key_of(kind));
+        if (!product)
+            TRY(product_make(gpu, kind, type, &product));
+        *recent = product;
+    }
+    *ret = *recent;
+    return NULL;
+}
+
 void gpu_blas_forget(struct gpu_device *gpu) {
     gpu_segments_end(gpu, DEVICE_ENDS_OTHER_USE); /* work that is held back names products */
     gpu_segments_forget(gpu);
+    memset(gpu->recent_products, 0, sizeof gpu->recent_products);
     size_t cursor = 0;
     struct span key;
     void *product;
@@ -277,7 +290,7 @@ static struct status *product_add(struct kernel_ctx *ctx, const struct product_k
                                   size_t *ret_workspace_bytes) {
     struct gpu_device *gpu = gpu_of(ctx);
     struct gpu_product *product;
-    TRY(product_find(gpu, kind, type, &product));
+    TRY(product_find(gpu, kind, type, ctx->instance, &product));
     *ret_workspace_bytes = args->workspace ? 0 : product->choice.workspace_bytes;
     if (*ret_workspace_bytes > 0)
         return NULL;

@@ -30,6 +30,7 @@ enum {
     GPU_SMALL_BYTES = 64 << 10, /* a copy to the device of at most this size is enqueued at once */
     GPU_MAX_FREE_EVENTS = 256,
     GPU_MAX_STEMS = 512,
+    GPU_RECENT_PRODUCTS = 256,
     /* A driver makes its caller wait once about a thousand entries are enqueued. */
     GPU_MAX_AHEAD = 512,
     GPU_MARK_EVERY = 64,
@@ -166,7 +167,10 @@ struct gpu_device {
     /* by the stem's number; written with the lock, read without it */
     _Atomic(struct gpu_found *) found[GPU_MAX_STEMS];
     struct strmap products; /* kind → struct gpu_product (blas.c) */
-    void *blas_handle;      /* NULL until the first product */
+    /* What a node has found last, by the node; NULL: nothing. Its kind is mostly the same the next
+     * time, and comparing is cheaper than hashing. */
+    struct gpu_product *recent_products[GPU_RECENT_PRODUCTS];
+    void *blas_handle; /* NULL until the first product */
     struct gpu_segments segments;
     struct gpu_outbox outbox; /* has a lock of its own, too */
     CUevent free_events[GPU_MAX_FREE_EVENTS];

@@ -64,10 +64,10 @@ LIBRARIES = ("cublas", "cudnn")  # their calls have errors of their own
 # These may find no memory.
 MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunchKernel")
 
-MODES = ("warm", "ahead", "parted", "many", "kept", "waiting", "holders", "size", "traced",
-         "workspace", "planning", "engines", "synced", "hang", "hanging launch", "rdma", "rdma failures",
-         "saves", "segments", "segment failures", "transfers", "arriving", "closing", "team",
-         "exhausted", "hanging team", "compiled", "hanging copies")
+MODES = ("warm", "ahead", "parted", "many", "kept", "forgotten", "waiting", "holders", "size",
+         "traced", "workspace", "planning", "engines", "synced", "hang", "hanging launch", "rdma",
+         "rdma failures", "saves", "segments", "segment failures", "transfers", "arriving",
+         "closing", "team", "exhausted", "hanging team", "compiled", "hanging copies")
 LONG_MODES = (*MODES, "patience")
 HANGING_MODES = ("hang", "hanging launch", "hanging team")
 N_STREAMS = 5  # of a device

@@ -8,6 +8,7 @@
  *   cuda_steps PLUGIN warm    the calls of the driver that a warm step makes
  *   cuda_steps PLUGIN many    the programs, by several threads at once
  *   cuda_steps PLUGIN kept    products and convolutions that several threads compute again
+ *   cuda_steps PLUGIN forgotten  more kinds of products than a device keeps
  *   cuda_steps PLUGIN waiting   a step that waits for memory, and gets it
  *   cuda_steps PLUGIN patience  a step that waits for memory, and gets none for ten seconds
  *   cuda_steps PLUGIN holders   a step that finds no memory, and says who holds it
@@ -141,6 +142,7 @@ static const struct mode {
     {"parted", run_parted},
     {"warm", run_warm},
     {"kept", run_kept},
+    {"forgotten", run_forgotten},
     {"waiting", run_waiting},
     {"patience", run_patience},
     {"holders", run_holders},

@@ -98,6 +98,7 @@ bool run_ahead(void);
 bool run_parted(void);
 bool run_cancelled_size(void);
 bool run_waiting(void);
+bool run_forgotten(void);
 bool run_patience(void);
 bool run_holders(void);
 bool run_exhausted(void);

@@ -28,9 +28,12 @@ COPY = "cuMemcpyDtoHAsync"
 COPY_IN = "cuMemcpyHtoDAsync"
 # What task 1's GPU copies before the large value: that of the small step.
 N_IN_BEFORE = 1
+SMALL_SIZE = 256 << 10
+PIECES_LOST = (1, N_PIECES // 2, N_PIECES) if harness.LONG else (N_PIECES // 2,)
+ABORTED, INTERNAL, UNAVAILABLE = 10, 13, 14
 
 
-def doubled(on_gpu_there=False):
+def doubled(on_gpu_there=False, sender=GPU):
     """0, 2, 4, … from task 0's GPU; how many differ from those that task 1 makes itself. With
     on_gpu_there task 1's GPU takes the value, and multiplies it by one."""
     def numbers(prefix, device):
@@ -43,8 +46,8 @@ def doubled(on_gpu_there=False):
 
     two = raw.float_tensor(2.0)
     return graph(*numbers("a_", HERE), *numbers("b_", THERE),
-                 const("a_two", two, 1, GPU), const("b_two", two, 1, THERE),
-                 node("there", "Mul", ("a_float", "a_two"), GPU, T=F),
+                 const("a_two", two, 1, sender), const("b_two", two, 1, THERE),
+                 node("there", "Mul", ("a_float", "a_two"), sender, T=F),
                  *((const("b_one", raw.float_tensor(1.0), 1, GPU_THERE),
                     node("taken", "Mul", ("there", "b_one"), GPU_THERE, T=F))
                    if on_gpu_there else ()),
@@ -102,7 +105,7 @@ class TestGpuPieces(TestCase):
         self.addCleanup(self.client.channel.close)
         self.graph = doubled(on_gpu_there=receiver is not None)
         self.handle = self.client.create(self.graph)
-        self.assertEqual(n_wrong(self.client, self.handle, 256 << 10), 0)
+        self.assertEqual(n_wrong(self.client, self.handle, SMALL_SIZE), 0)
 
     def pieces(self, task):
         status = json.loads(raw.page(self.admins[task], "/statusz")[1])
@@ -194,13 +197,32 @@ class TestGpuPieces(TestCase):
                 for worker, _ in self.workers:
                     self.assertIsNone(worker.poll())
 
-    def test_a_lost_gpu_in_between_is_the_steps_error(self):
-        self.start(MILLRACE_SIM_KILL=f"{COPY}:{2 + N_PIECES // 2}")
-        error = self.end_step(self.begin_step())
+    def expect_loss(self, error, others):
+        """The step has told that a GPU is lost. The session is told once that it has lost what the
+        GPU held. A session that does without the GPU uses the same workers, and the other GPU."""
         self.assertIsInstance(error, Refused)
         self.assertRegex(error.message, "CUDA error 999|has failed")
+        codes = [error.code]
+        for _ in range(3):
+            with self.assertRaises(Refused) as later:
+                n_wrong(self.client, self.handle, SMALL_SIZE)
+            codes.append(later.exception.code)
+        self.assertEqual(codes.count(ABORTED), 1, codes)
+        self.assertLessEqual(set(codes), {ABORTED, INTERNAL, UNAVAILABLE})
+        handle = self.client.create(others)
+        for _ in range(2):
+            self.assertEqual(n_wrong(self.client, handle, SMALL_SIZE), 0)
         for worker, _ in self.workers:
             self.assertIsNone(worker.poll())
+        self.assertEqual(self.in_use()["in flight"], [0])
+        self.assertFalse(os.path.exists(self.path("report")))
+
+    def test_a_lost_gpu_in_between_is_the_steps_error(self):
+        for call in PIECES_LOST:
+            with self.subTest(call):
+                self.start(MILLRACE_SIM_KILL=f"{COPY}:{1 + call}", receiver={})
+                error = self.end_step(self.begin_step())
+                self.expect_loss(error, doubled(on_gpu_there=True, sender=HERE))
 
     def test_a_sender_that_is_killed_in_between_is_the_steps_error(self):
         _, step = self.start_gated(LAST_PIECE)
@@ -310,12 +332,11 @@ class TestGpuPieces(TestCase):
                     self.assertIsNone(worker.poll())
 
     def test_a_gpu_that_is_lost_while_the_value_arrives_is_the_steps_error(self):
-        self.start(receiver={"MILLRACE_SIM_KILL": f"{COPY_IN}:{N_IN_BEFORE + N_PIECES // 2}"})
-        error = self.end_step(self.begin_step())
-        self.assertIsInstance(error, Refused)
-        self.assertRegex(error.message, "CUDA error 999|has failed")
-        for worker, _ in self.workers:
-            self.assertIsNone(worker.poll())
+        for n_copied in PIECES_LOST:
+            with self.subTest(n_copied):
+                kill = f"{COPY_IN}:{N_IN_BEFORE + n_copied}"
+                self.start(receiver={"MILLRACE_SIM_KILL": kill})
+                self.expect_loss(self.end_step(self.begin_step()), doubled())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/log.h"
 #include "common/base/map.h"
 #include "kernels/cuda/gpu_copies.h"
 
@@ -28,9 +29,12 @@ static bool has_memory(struct gpu_device *gpu) {
     if (box->memory || box->is_off)
         return box->memory != NULL;
     struct status *st = gpu_pinned_new(gpu, OUTBOX_SLOTS * OUTBOX_SLOT_BYTES, &box->memory);
-    box->is_off = st != NULL; /* copiers need less pinned memory at a time, or fail and say why */
+    box->is_off = st != NULL;
+    if (st)
+        log_event(EVENT_GPU_TROUBLE, "GPU %d: what steps fetch is not a part of their graphs: %s",
+                  gpu->ordinal, status_message(st));
     status_unref(st);
-    return !st;
+    return !box->is_off;
 }
 
 /* The first free slot from the preferred one on, or -1. */

@@ -37,10 +37,10 @@ PROGRAMS = {
     "mlp_128": (graphs.mlp(128, 32), 1),
     "mlp_1024": (graphs.mlp(1024, 16), 1),
     "word2vec": (graphs.word2vec(200, 64, 16, 64), 0.9),
-    "lstm": (graphs.lstm(64, 32, 8, False), 0),
-    "lstm_functional": (graphs.lstm(64, 32, 8, True), 0),
-    "bert": (network("bert"), 0),
-    "resnet50": (network("resnet50"), 0),
+    "lstm": (graphs.lstm(64, 32, 8, False), 0.95),
+    "lstm_functional": (graphs.lstm(64, 32, 8, True), 0.95),
+    "bert": (network("bert"), 0.9),
+    "resnet50": (network("resnet50"), 0.95),
     "lstm_attention": (network("lstm_attention"), 0),
 }
 IN_SHORT = ("mlp_128", "word2vec")

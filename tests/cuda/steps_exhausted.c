@@ -87,17 +87,17 @@ static const struct shortage {
 } shortages[] = {
     {"{{node x}}",
      "4194304 bytes",
-     {"the first feed",
-      {64},
+     {"the first feed", /* too large for the argument of a launch */
+      {512},
       1,
       FEED "a = Mul(x, x) {T=float} @G\ny = _MrFetch(a) {T=float, index=0}\n"},
      .nth = 1},
     {"{{node a}}",
      "4194304 bytes",
-     {"the first fetch",
+     {"the first fetch", /* too large for the outbox */
       {0},
       1,
-      "c = Const() {dtype=float, value=float[64]{3, …}} @H\n"
+      "c = Const() {dtype=float, value=float[2048]{3, …}} @H\n"
       "a = Mul(c, c) {T=float} @H\n"
       "y = _MrFetch(a) {T=float, index=0}\n"},
      .nth = 1},

@@ -25,12 +25,16 @@ enum end_phase { END_COPY_FETCHES, END_WAIT_FOR_DEVICES, END_IS_REACHED };
 /* ---- work that is held back ---- */
 
 struct status *device_take_failure(struct executor *executor) {
-    struct status *st = NULL;
-    for (uint32_t i = 0; i < executor->plan->n_used_devices && !st; i++) {
+    struct status *first = NULL;
+    for (uint32_t i = 0; i < executor->plan->n_used_devices; i++) {
         struct device *device = executor->plan->used_devices[i];
-        st = device->ops->flush ? device->ops->flush(device, executor) : NULL;
+        struct status *st = device->ops->flush ? device->ops->flush(device, executor) : NULL;
+        if (!first)
+            first = st;
+        else
+            status_unref(st);
     }
-    return st;
+    return first;
 }
 
 void device_flush(struct executor *executor) {

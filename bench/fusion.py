@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Chains and small networks of elementwise ops: ours fused, ours without the pass `fuse`,
-TensorFlow's graph mode as users run it (its rewriter on), and TensorFlow with XLA, in one run.
+"""Chains and small networks of elementwise ops: ours fused, ours fused without machine code
+(`--no-fused-code`), ours without the pass `fuse`, TensorFlow's graph mode as users run it (its
+rewriter on), and TensorFlow with XLA, in one run.
 
     .venv/bin/python bench/fusion.py [--rounds N] [--only TEXT] [--most-mb N] [--json FILE]
 
@@ -21,16 +22,16 @@ sys.path.insert(0, HERE)
 
 import compare  # noqa: E402
 
-WAYS = ("fused", "unfused", "TensorFlow", "XLA")
+WAYS = ("fused", "no code", "unfused", "TensorFlow", "XLA")
 
 
 class Millrace(compare.MillraceCluster):
-    def __init__(self, *flags):
-        self.flags = flags
+    def __init__(self, flagged="", *flags):
+        self.flagged, self.flags = flagged, flags
         super().__init__()
 
     def start(self, name, command):
-        return super().start(name, command + list(self.flags if name == "master" else ()))
+        return super().start(name, command + list(self.flags if name == self.flagged else ()))
 
 
 def chain(length):
@@ -129,13 +130,14 @@ def step_of(tf, tf1, np, row, target, is_jit):
 
 
 def measure_row(tf, tf1, np, row, clusters, rounds):
-    targets = (clusters[0].target, clusters[1].target, "", "")
+    targets = [cluster.target for cluster in clusters] + ["", ""]
     made = [step_of(tf, tf1, np, row, target, way == "XLA") for way, target in zip(WAYS, targets)]
     results = [check() for _, check in made]
     if not np.allclose(results, results[0], rtol=1e-4):
         raise SystemExit(f"{row[0]}: results differ: {dict(zip(WAYS, results))}")
-    if results[0] != results[1]:
-        raise SystemExit(f"{row[0]}: fused {results[0]!r}, unfused {results[1]!r}")
+    if len(set(results[:3])) > 1:
+        raise SystemExit(f"{row[0]}: fused {results[0]!r}, no code {results[1]!r}, "
+                         f"unfused {results[2]!r}")
     least = [float("inf")] * len(WAYS)
     for _ in range(rounds):
         for i, (step, _) in enumerate(made):
@@ -159,7 +161,8 @@ def main():
 
     tf1 = tf.compat.v1
     tf1.disable_eager_execution()
-    clusters, results = [Millrace(), Millrace("--disable-passes", "fuse")], []
+    clusters, results = [Millrace(), Millrace("worker", "--no-fused-code"),
+                         Millrace("master", "--disable-passes", "fuse")], []
     print(f"{'program':22}" + "".join(f"{way:>15}" for way in WAYS)
           + "".join(f"{'÷ ' + way:>14}" for way in WAYS[1:]))
     for row in PROGRAMS:

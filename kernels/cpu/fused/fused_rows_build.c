@@ -304,7 +304,7 @@ static void add_run(struct builder *b, const int *members, int n, const struct f
         new_step(b, members[0], code->operands, code->n_operands, code->n_results);
     step->code = code->code;
     for (int m = 0; m < n; m++)
-        step->ns_per_element += instruction_at(b, members[m])->ns_per_element;
+        step->ns_per_element += FUSED_CODE_SHARE * instruction_at(b, members[m])->ns_per_element;
     for (int i = 0; i < code->n_results; i++) {
         struct rows_operand *home = &b->homes[code->results[i]];
         if (home->home == ROWS_IN_BLOCK)

@@ -1,6 +1,6 @@
 /* Computes small values of one shape, and scalars with them, without a plan: each instruction has a
- * buffer of its own on the stack, unless it is an output. Planning would cost more than the
- * elements.
+ * buffer of its own on the stack, unless it is an output, or one piece of code computes them all.
+ * Planning would cost more than the elements.
  *
  * Small values of several shapes need a plan for blocks, with a stage for each shape. It takes more
  * than a microsecond, as much as some sixteen kernels lose by running one by one, and values of
@@ -10,8 +10,10 @@
 
 enum {
     SMALL_BYTES = 32768, /* of all buffers */
+    CODE_BYTES = 65536,  /* of the largest value, where code computes all: a plan takes as long */
     MIXED_BYTES = 32768, /* of the largest input, and of the largest result */
     MIXED_INSTRUCTIONS = 16,
+    CODE_LEAST = 64, /* elements */
     ALIGN = 64,
 };
 
@@ -143,14 +145,59 @@ static unsigned run_all(const struct fused_state *state, const struct small_valu
     return bad;
 }
 
+/* ---- one piece of code for all instructions ---- */
+
+/* Finds the code, if no result is a scalar. */
+static bool find_code(const struct fused_state *state, struct small_value *values, int64_t n,
+                      struct fused_code *ret) {
+    int members[FUSED_MAX_INSTRUCTIONS];
+    bool is_one[FUSED_MAX_VALUES];
+    for (int k = 0; k < state->n_instructions; k++) {
+        struct small_value *value = &values[state->n_inputs + k];
+        members[k] = k;
+        value->data = NULL;
+        if (!state->instructions[k].row || n > CODE_BYTES / (int64_t)state->instructions[k].size ||
+            !find_kind(&state->instructions[k], values, &value->is_scalar) || value->is_scalar)
+            return false;
+    }
+    for (int v = 0; v < state->n_inputs; v++)
+        is_one[v] = values[v].is_scalar;
+    return fused_code_length(state, members, state->n_instructions) == state->n_instructions &&
+           fused_code_find(state, members, state->n_instructions, is_one, ret);
+}
+
+static struct status *run_code(struct kernel_ctx *ctx, const struct fused_code *code,
+                               const struct small_value *values, struct shape shape, int64_t n) {
+    const struct fused_state *state = ctx->instance->state;
+    void *pointers[FUSED_MAX_POINTERS];
+    for (int i = 0; i < code->n_operands; i++)
+        pointers[i] = values[code->operands[i]].data;
+    for (int i = 0; i < code->n_results; i++) {
+        const struct fused_instruction *of = &state->instructions[code->results[i]];
+        TRY(kernel_alloc(ctx, of->output, (enum dtype)of->kernel.out_types[0], shape));
+        pointers[code->n_operands + i] = tensor_data(&ctx->outputs[of->output]);
+    }
+    emit_code_run(code->code, pointers, n);
+    return NULL;
+}
+
+/* ---- one execution ---- */
+
 enum fused_small_result fused_run_small(struct kernel_ctx *ctx) {
     const struct fused_state *state = ctx->instance->state;
     char buffer[SMALL_BYTES] __attribute__((aligned(ALIGN)));
     struct small_value values[FUSED_MAX_VALUES];
+    struct fused_code code;
     struct shape shape;
     int64_t n = find_shape(ctx, state->n_inputs, values, &shape);
     if (n == 0 && is_small_mixed(ctx, state))
         return FUSED_SMALL_MIXED;
+    if (n >= CODE_LEAST && find_code(state, values, n, &code)) {
+        struct status *st = run_code(ctx, &code, values, shape, n);
+        if (st)
+            fused_fail(ctx, &state->instructions[state->n_instructions - 1], st);
+        return FUSED_SMALL_DONE;
+    }
     if (!fits(state, n))
         return FUSED_SMALL_UNFIT;
     for (int k = 0; k < state->n_instructions; k++)

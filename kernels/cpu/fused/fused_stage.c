@@ -234,7 +234,7 @@ static void add_run(struct scan *scan, const int *members, int n, const struct f
     }
     release_operands(scan, at, code->operands, code->n_operands);
     for (int m = 0; m < n; m++)
-        stage->cost_ns += state->instructions[members[m]].ns_per_element;
+        stage->cost_ns += FUSED_CODE_SHARE * state->instructions[members[m]].ns_per_element;
 }
 
 /* A product is computed by its own kernel. */
@@ -299,7 +299,8 @@ static void choose_block(struct fused_stage *stage) {
     size_t bytes = BLOCK_BYTES;
     if (stage->n_buffers > 0)
         bytes = MIN(bytes, STACK_BYTES / (size_t)stage->n_buffers & ~(size_t)63);
-    stage->block = (int64_t)(bytes / stage->widest);
+    bool is_one_pass = stage->n_steps == 1 && stage->n_buffers == 0;
+    stage->block = is_one_pass ? stage->n_elements : (int64_t)(bytes / stage->widest);
     stage->buffer_bytes = bytes;
     for (int i = 0; i < stage->n_stretches; i++) {
         struct stretch *stretch = stage->stretches[i];

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -14,7 +16,11 @@
 #include "kernels/cpu/emit/emit_internal.h"
 #include "kernels/cpu/fused/fused_internal.h"
 
-enum { MAX_ELEMENTS = 1000, GUARDED_BYTES = 8192 };
+enum {
+    MAX_ELEMENTS = 1000,
+    GUARDED_BYTES = 8192,
+    SET_DENY_WRITE_EXECUTE = 65, /* PR_SET_MDWE, of Linux 6.3 */
+};
 
 static bool is_skipped(void) {
     if (!emit_is_on())
@@ -373,6 +379,33 @@ static void test_nothing_is_made_when_code_is_off(void **state) {
     emit_set_on(true);
 }
 
+/* The child's exit status: 0 when it found no code, 77 when the system cannot refuse. */
+static int run_refused(void) {
+    enum dtype type = DT_FLOAT;
+    int number = 0;
+    struct emit_instruction neg = {emit_row_find("Neg", DT_FLOAT, DT_FLOAT), DT_FLOAT, DT_FLOAT,
+                                   &number, 1};
+    struct emit_run run = {&type, 0, 1, &neg, 1, &number, 1};
+    if (prctl(SET_DENY_WRITE_EXECUTE, 1, 0, 0, 0) != 0)
+        return 77;
+    return emit_code_new(&run) == NULL && !emit_is_on() ? 0 : 1;
+}
+
+static void test_a_system_that_refuses_gets_loops(void **state) {
+    int status;
+    if (is_skipped())
+        return;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(run_refused());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        print_message("skipped: this kernel has no PR_SET_MDWE\n");
+    else
+        assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_row_gives_the_bits_of_its_kernel),
@@ -380,6 +413,7 @@ int main(void) {
         cmocka_unit_test(test_a_run_with_many_live_values_spills),
         cmocka_unit_test(test_too_many_vectors_give_no_code),
         cmocka_unit_test(test_nothing_is_made_when_code_is_off),
+        cmocka_unit_test(test_a_system_that_refuses_gets_loops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

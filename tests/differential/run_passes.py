@@ -6,11 +6,11 @@ the same, bit by bit.
 
 What can be switched: placement by cost (tf-master --placement), late receives (--recv-scheduling),
 the optional passes (tf-master --disable-passes, and OptimizerOptions.L0 of a session), outputs that
-take their inputs' memory (tf-worker --no-in-place), Unix sockets between tasks (--unix off),
-threads for kernels and steps (--threads 1). The programs are those of programs_*.py, random graphs,
-some of them with many control edges, with large values, or with odd values, types and shapes, and
-random control flow. Passes that are off by default (--enable-passes) may change the last bits, so
-they have random graphs of their own.
+take their inputs' memory (tf-worker --no-in-place), code of fused programs (--no-fused-code), Unix
+sockets between tasks (--unix off), threads for kernels and steps (--threads 1). The programs are
+those of programs_*.py, random graphs, some of them with many control edges, with large values, or
+with odd values, types and shapes, and random control flow. Passes that are off by default
+(--enable-passes) may change the last bits, so they have random graphs of their own.
 There are two sets of tasks, one with all options off. Each has a master for each way to compile.
 Without --long a seeded sample. The last line is "N passed, N failed".
 """
@@ -40,7 +40,7 @@ LONG = {"programs": None, "random": 1000, "waiting": 1000, "elementwise": 1000, 
         "gathers": 1000, "reductions": 1000, "operands": 1000, "redundant": 1000, "loops": 500,
         "known": 500, "invariants": 500, "large": 300,
         "odd": 1000, "odd products": 500}
-PLAIN_TASKS = ("--no-in-place", "--unix", "off", "--threads", "1")
+PLAIN_TASKS = ("--no-in-place", "--no-fused-code", "--unix", "off", "--threads", "1")
 # The optional ones.
 PASSES = ("simplify", "invariants", "fold", "branches", "cse", "waits", "controls", "fuse",
           "contract", "gathers", "delays")

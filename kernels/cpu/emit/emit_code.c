@@ -1,7 +1,7 @@
 /* Makes code of runs in memory that is first written and then executed, never both, and calls it.
  *
- * The code computes whole vectors. The elements after the last whole one are copied to vectors of
- * their own, so that no other memory is touched. */
+ * The code computes whole iterations. The elements after the last one are copied to memory of that
+ * size, so that no other memory is touched. */
 #include "kernels/cpu/emit/emit_internal.h"
 
 #include <stdatomic.h>
@@ -12,13 +12,13 @@
 #include "common/base/base.h"
 #include "kernels/support/isa.h"
 
-enum { VECTOR_BYTES = 32, MAX_POINTERS = EMIT_MAX_OPERANDS + EMIT_MAX_VECTORS };
+enum { TURN_BYTES = 32 * EMIT_TURNS, MAX_POINTERS = EMIT_MAX_OPERANDS + EMIT_MAX_VECTORS };
 
 /* The last pages have the code. */
 struct emit_code {
     void (*run)(void *const *pointers, int64_t n);
     size_t bytes;
-    int vector; /* elements */
+    int n_at_once; /* elements of an iteration */
     int n_operands, n_results;
     uint64_t ones;
     uint8_t sizes[MAX_POINTERS];
@@ -64,37 +64,44 @@ static int find_width(const struct emit_run *run) {
     return width ? width : 4;
 }
 
-static int operand_value(struct emitter *e, int operand) {
+static int operand_value(struct emitter *e, int operand, int turn) {
     bool is_bool = e->pointer_types[operand] == DT_BOOL;
     enum vector_operation operation = e->is_one[operand] ? VECTOR_OP_ONE
                                       : is_bool          ? VECTOR_OP_LOAD_BOOL
                                                          : VECTOR_OP_LOAD;
     int value = emit_add(e, operation, -1, -1, -1, 0);
     e->ops[value].pointer = (uint8_t)operand;
+    e->ops[value].turn = (uint8_t)turn;
     return value;
 }
 
-static void store_results(struct emitter *e, const struct emit_run *run, int k, int value) {
+static void store_results(struct emitter *e, const struct emit_run *run, int k, int value,
+                          int turn) {
     for (int i = 0; i < run->n_results; i++) {
         if (run->results[i] != k)
             continue;
         bool is_bool = run->instructions[k].out == DT_BOOL;
         int at = emit_add(e, is_bool ? VECTOR_OP_STORE_BOOL : VECTOR_OP_STORE, value, -1, -1, 0);
         e->ops[at].pointer = (uint8_t)(run->n_operands + i);
+        e->ops[at].turn = (uint8_t)turn;
     }
 }
 
+/* The operations of an instruction for one vector come before those for the next. */
 static void lower(struct emitter *e, const struct emit_run *run) {
-    int values[EMIT_MAX_OPERANDS + EMIT_MAX_INSTRUCTIONS], own[EMIT_MAX_OPERANDS];
-    for (int i = 0; i < run->n_operands; i++)
-        values[i] = operand_value(e, i);
-    for (int k = 0; k < run->n_instructions; k++) {
-        const struct emit_instruction *instruction = &run->instructions[k];
-        for (int i = 0; i < instruction->n_operands; i++)
-            own[i] = values[instruction->operands[i]];
-        values[run->n_operands + k] = emit_row_lower(e, instruction, own);
-        store_results(e, run, k, values[run->n_operands + k]);
-    }
+    int values[EMIT_TURNS][EMIT_MAX_OPERANDS + EMIT_MAX_INSTRUCTIONS], own[EMIT_MAX_OPERANDS];
+    for (int turn = 0; turn < EMIT_TURNS; turn++)
+        for (int i = 0; i < run->n_operands; i++)
+            values[turn][i] = turn > 0 && e->is_one[i] ? values[0][i] : operand_value(e, i, turn);
+    for (int k = 0; k < run->n_instructions; k++)
+        for (int turn = 0; turn < EMIT_TURNS; turn++) {
+            const struct emit_instruction *instruction = &run->instructions[k];
+            for (int i = 0; i < instruction->n_operands; i++)
+                own[i] = values[turn][instruction->operands[i]];
+            int value = emit_row_lower(e, instruction, own);
+            values[turn][run->n_operands + k] = value;
+            store_results(e, run, k, value, turn);
+        }
 }
 
 static bool fits(const struct emit_run *run) {
@@ -117,7 +124,7 @@ struct emit_code *emit_code_new(const struct emit_run *run) {
         add_pointer(e, code, run->operands[i], run->ones >> i & 1);
     for (int i = 0; i < run->n_results; i++)
         add_pointer(e, code, run->instructions[run->results[i]].out, false);
-    code->vector = VECTOR_BYTES / e->width;
+    code->n_at_once = TURN_BYTES / e->width;
     code->n_operands = run->n_operands;
     code->n_results = run->n_results;
     code->ones = run->ones;
@@ -153,9 +160,9 @@ void emit_code_free(struct emit_code *code) {
 
 /* ---- running ---- */
 
-/* Computes fewer elements than a vector has; `done` are before them. */
+/* Computes fewer elements than an iteration does; `done` are before them. */
 static void run_rest(const struct emit_code *code, void *const *pointers, int64_t done, int64_t n) {
-    char vectors[MAX_POINTERS][VECTOR_BYTES] __attribute__((aligned(VECTOR_BYTES)));
+    char vectors[MAX_POINTERS][TURN_BYTES] __attribute__((aligned(TURN_BYTES)));
     void *own[MAX_POINTERS];
     int n_pointers = code->n_operands + code->n_results;
     for (int i = 0; i < n_pointers; i++) {
@@ -163,17 +170,17 @@ static void run_rest(const struct emit_code *code, void *const *pointers, int64_
         own[i] = code->ones >> i & 1 ? pointers[i] : vectors[i];
         if (i >= code->n_operands || own[i] == pointers[i])
             continue;
-        memset(vectors[i], 0, VECTOR_BYTES);
+        memset(vectors[i], 0, TURN_BYTES);
         memcpy(vectors[i], (char *)pointers[i] + (size_t)done * size, (size_t)n * size);
     }
-    code->run(own, code->vector);
+    code->run(own, code->n_at_once);
     for (int i = code->n_operands; i < n_pointers; i++)
         memcpy((char *)pointers[i] + (size_t)done * code->sizes[i], vectors[i],
                (size_t)n * code->sizes[i]);
 }
 
 void emit_code_run(const struct emit_code *code, void *const *pointers, int64_t n) {
-    int64_t whole = n & -(int64_t)code->vector;
+    int64_t whole = n & -(int64_t)code->n_at_once;
     if (whole > 0)
         code->run(pointers, whole);
     if (whole < n)

@@ -38,12 +38,18 @@ struct vector_op {
     uint8_t operation, n_sources;
     uint8_t imm;
     uint8_t pointer; /* of a LOAD, ONE or STORE */
+    uint8_t turn;    /* of a LOAD or STORE: which of the loop's vectors it has */
     int16_t source[3];
     int16_t last_use; /* the last operation that reads the value; -1: none does */
     uint64_t bits;    /* of a NUMBER */
 };
 
-enum { EMIT_MAX_VECTOR_OPS = 1024 };
+enum {
+    EMIT_MAX_VECTOR_OPS = 2048,
+    /* Vectors that an iteration of the loop computes side by side, so that one does not wait for
+     * another. */
+    EMIT_TURNS = 4,
+};
 
 /* A run on its way to code. */
 struct emitter {
@@ -67,7 +73,7 @@ int emit_row_lower(struct emitter *e, const struct emit_instruction *instruction
 bool emit_row_at(size_t i, const char **ret_op, dtype_set *ret_in, dtype_set *ret_out);
 
 /* emit_loop.c: makes the function of a run. Its arguments are the pointers, operands first, and a
- * number of elements that is a positive multiple of a vector's. */
+ * number of elements that is a positive multiple of those of EMIT_TURNS vectors. */
 void emit_loop(struct emitter *e, struct x86 *a);
 
 #endif

@@ -57,10 +57,12 @@ static struct x86_place in_frame(int slot) {
     return (struct x86_place){.kind = X86_FRAME, .offset = slot * VECTOR_BYTES};
 }
 
-static struct x86_place element_of(const struct loop *l, int pointer) {
-    bool is_bool = l->e->pointer_types[pointer] == DT_BOOL;
+static struct x86_place element_of(const struct loop *l, const struct vector_op *op) {
+    bool is_bool = l->e->pointer_types[op->pointer] == DT_BOOL;
+    int vector = is_bool ? VECTOR_BYTES / l->e->width : VECTOR_BYTES;
     return (struct x86_place){.kind = X86_ELEMENT,
-                              .number = (int)l->pointers[pointer],
+                              .number = (int)l->pointers[op->pointer],
+                              .offset = op->turn * vector,
                               .scale = is_bool            ? 0
                                        : l->e->width == 8 ? 3
                                                           : 2};
@@ -74,7 +76,7 @@ static struct x86_place number_place(const struct loop *l, uint64_t bits) {
 static struct x86_place memory_of(const struct loop *l, int value) {
     const struct vector_op *op = &l->e->ops[value];
     if (op->operation == VECTOR_OP_LOAD)
-        return element_of(l, op->pointer);
+        return element_of(l, op);
     if (op->operation == VECTOR_OP_ONE)
         return in_frame(l->one_slots[op->pointer]);
     if (op->operation == VECTOR_OP_NUMBER)
@@ -128,7 +130,7 @@ static void load(struct loop *l, int value, int number) {
         x86_vector(l->a, X86_MOVUPS, number, 0, memory_of(l, value), -1);
         return;
     }
-    x86_vector(l->a, form_of(l, VECTOR_OP_LOAD_BOOL), number, 0, element_of(l, op->pointer), -1);
+    x86_vector(l->a, form_of(l, VECTOR_OP_LOAD_BOOL), number, 0, element_of(l, op), -1);
     x86_vector(l->a, form_of(l, VECTOR_OP_GREATER_INT), number, number, number_place(l, 0), -1);
 }
 
@@ -169,7 +171,7 @@ static void release_sources(struct loop *l) {
 
 static void add_store(struct loop *l, const struct vector_op *op) {
     int number = use_register(l, op->source[0]);
-    struct x86_place place = element_of(l, op->pointer);
+    struct x86_place place = element_of(l, op);
     if (op->operation == VECTOR_OP_STORE) {
         x86_vector(l->a, X86_STORE_UPS, number, 0, place, -1);
     } else { /* masks to bytes of 1 and 0 */
@@ -275,7 +277,7 @@ void emit_loop(struct emitter *e, struct x86 *a) {
     add_pointers(&l);
     size_t begin = a->size;
     add_body(&l);
-    uint8_t step = (uint8_t)(VECTOR_BYTES / e->width);
+    uint8_t step = (uint8_t)(EMIT_TURNS * VECTOR_BYTES / e->width);
     x86_bytes(a, next_vector, sizeof(next_vector));
     x86_bytes(a, &step, 1);
     x86_bytes(a, is_more, sizeof(is_more));

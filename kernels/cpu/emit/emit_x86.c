@@ -51,10 +51,10 @@ static void add_place(struct x86 *a, int reg, const struct x86_place *place, boo
     case X86_REGISTER:
         add_byte(a, mod_rm(3, reg, place->number));
         break;
-    case X86_ELEMENT: /* with a distance of 0, which rbp and r13 need as a base */
+    case X86_ELEMENT: /* with a distance also of 0, which rbp and r13 need as a base */
         add_byte(a, mod_rm(1, reg, SIB));
         add_byte(a, mod_rm(place->scale, X86_RCX, place->number));
-        add_byte(a, 0);
+        add_byte(a, place->offset);
         break;
     case X86_FRAME:
         add_byte(a, mod_rm(2, reg, SIB));

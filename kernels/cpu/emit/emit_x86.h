@@ -36,7 +36,7 @@ enum x86_form {
 struct x86_place {
     enum x86_place_kind {
         X86_REGISTER, /* ymm `number` */
-        X86_ELEMENT,  /* at gpr `number` + rcx · 2^scale */
+        X86_ELEMENT,  /* at gpr `number` + rcx · 2^scale + offset, which is less than 128 */
         X86_FRAME,    /* at rsp + offset */
         X86_CONSTANT  /* constant `number`, behind the code */
     } kind;

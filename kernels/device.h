@@ -21,6 +21,13 @@
 struct device;
 struct device_trace; /* of the type */
 
+/* A kernel, a copy or a fill that a device did for a traced step. */
+struct device_activity {
+    int64_t start_ns, end_ns; /* monotonic */
+    uint32_t stream;          /* on which of the device's streams */
+    const char *name;         /* lives as long as the process */
+};
+
 /* One copy of a value between two memories. The caller owns the record and leaves it alone from
  * device_copy_start until the copy has ended. */
 struct device_copy {
@@ -182,6 +189,10 @@ struct device_ops {
     /* Adds a line that describes the device to clients, in TensorFlow's words ("device: 0, name:
      * …, pci bus id: …, compute capability: 9.0"). */
     void (*describe)(struct device *device, struct str *out);
+    /* The work of a span in detail, after trace_read of it: the n-th thing that the device did, in
+     * the order in which they began. False: no more is known. NULL: nothing ever is. */
+    bool (*trace_activity)(struct device_trace *trace, int span, size_t n,
+                           struct device_activity *ret);
 };
 
 struct device {

@@ -318,6 +318,7 @@ def suite_gpu(options):
                                prefix=["tools/dev", "gpu-sim", "1", "--"]))
     tally.add(run_python_suite("tests/cuda/run_networks.py", options))
     tally.add(run_python_suite("tests/cuda/run_segments.py", options))
+    tally.add(run_python_suite("tests/cuda/run_activities.py", options))
     tally.add(run_python_suite("tests/cuda/run_gpu_run.py", options,
                                prefix=["tools/dev", "gpu-sim", "1", "--"]))
     return tally

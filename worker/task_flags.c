@@ -13,6 +13,7 @@ const char *const task_gpu_modes[] = {
     [GPU_OFF] = "off", [GPU_AUTO] = "auto", [GPU_REQUIRE] = "require", NULL};
 
 const char *const task_graphs[] = {[TASK_GRAPHS_OFF] = "off", [TASK_GRAPHS_AUTO] = "auto", NULL};
+const char *const task_trace[] = {[TASK_TRACE_EVENTS] = "events", [TASK_TRACE_AUTO] = "auto", NULL};
 
 /* DIR:DIR… */
 static struct status *set_file_roots(const char *list) {
@@ -49,10 +50,12 @@ void task_flags_fill(const struct task_flags *flags, struct worker_task_options 
     options->n_cpu_devices = (int)flags->cpu_devices;
     options->memory_limit_bytes = flags->memory_limit_bytes;
     options->gpu_mode = (enum gpu_mode)flags->gpu_mode;
-    options->gpu = (struct gpu_plugin_options){.plugin = flags->gpu_plugin,
-                                               .libraries = flags->cuda_libs,
-                                               .memory_limit_bytes = flags->gpu_memory_bytes,
-                                               .n_copy_threads = (int)flags->gpu_copy_threads,
-                                               .allow_tf32 = flags->gpu_tf32,
-                                               .has_graphs = flags->gpu_graphs == TASK_GRAPHS_AUTO};
+    options->gpu =
+        (struct gpu_plugin_options){.plugin = flags->gpu_plugin,
+                                    .libraries = flags->cuda_libs,
+                                    .memory_limit_bytes = flags->gpu_memory_bytes,
+                                    .n_copy_threads = (int)flags->gpu_copy_threads,
+                                    .allow_tf32 = flags->gpu_tf32,
+                                    .has_graphs = flags->gpu_graphs == TASK_GRAPHS_AUTO,
+                                    .has_activities = flags->gpu_trace == TASK_TRACE_AUTO};
 }

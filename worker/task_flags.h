@@ -10,14 +10,17 @@ struct task_flags {
     int64_t gpu_copy_threads;
     int gpu_mode;   /* enum gpu_mode */
     int gpu_graphs; /* enum task_graphs */
+    int gpu_trace;  /* enum task_trace */
     const char *gpu_plugin, *cuda_libs, *file_root;
     bool gpu_tf32, file_root_all, in_place, fused_code;
 };
 
 enum task_graphs { TASK_GRAPHS_OFF, TASK_GRAPHS_AUTO };
+enum task_trace { TASK_TRACE_EVENTS, TASK_TRACE_AUTO };
 
 extern const char *const task_gpu_modes[]; /* in the order of enum gpu_mode */
 extern const char *const task_graphs[];    /* in the order of enum task_graphs */
+extern const char *const task_trace[];     /* in the order of enum task_trace */
 
 /* Checks the flags, and sets the roots of files (common/io/file_root.h). Errors:
  * INVALID_ARGUMENT, which names the flag. */

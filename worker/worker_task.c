@@ -105,6 +105,7 @@ void worker_task_fill(struct worker_task *task, struct worker_options *options) 
     options->pool = task->pool;
     options->io_pool = task->io_pool;
     options->gpu_text = task->gpu_text;
+    options->gpu_describe = task->gpu_plugin ? task->gpu_plugin->describe : NULL;
     options->serve_peer_call = checkpoint_serve;
 }
 

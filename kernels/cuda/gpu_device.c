@@ -12,6 +12,7 @@
 #include "kernels/cuda/gpu_outbox.h"
 #include "kernels/cuda/gpu_peers.h"
 #include "kernels/cuda/gpu_staged.h"
+#include "kernels/cuda/gpu_trace.h"
 #include "kernels/cuda/gpu_xid.h"
 
 /* ---- contexts, errors, the lock ---- */
@@ -76,10 +77,19 @@ struct status *gpu_lock_only(struct gpu_device *gpu) {
     return NULL;
 }
 
+bool gpu_lock_always(struct gpu_device *gpu) {
+    while (!lock_within_a_second(&gpu->lock))
+        if (atomic_load_explicit(&gpu->failure, memory_order_acquire))
+            return false;
+    return true;
+}
+
 struct status *gpu_lock_for(struct gpu_device *gpu, enum device_count why) {
     TRY(gpu_lock_only(gpu));
     if (gpu->segments.n > 0)
         gpu_segments_end(gpu, why);
+    if (unlikely(gpu->traces))
+        gpu_trace_touch(gpu);
     return NULL;
 }
 

@@ -172,7 +172,8 @@ struct gpu_device {
     struct gpu_product *recent_products[GPU_RECENT_PRODUCTS];
     void *blas_handle; /* NULL until the first product */
     struct gpu_segments segments;
-    struct gpu_outbox outbox; /* has a lock of its own, too */
+    struct gpu_outbox outbox;    /* has a lock of its own, too */
+    struct device_trace *traces; /* traced steps whose times CUPTI tells (gpu_trace.h) */
     CUevent free_events[GPU_MAX_FREE_EVENTS];
     int n_free_events;
     /* Events of the compute stream, one for every GPU_MARK_EVERY entries, by which a step that is
@@ -280,6 +281,9 @@ struct status *gpu_lock(struct gpu_device *gpu) MUST_USE;
 struct status *gpu_lock_for(struct gpu_device *gpu, enum device_count why) MUST_USE;
 /* The same for a caller that enqueues nothing, or work of a segment. */
 struct status *gpu_lock_only(struct gpu_device *gpu) MUST_USE;
+/* The same lock, also of a device that has failed, whose context need not be current. False: the
+ * device has failed, and a thread that hangs in the driver has the lock. */
+bool gpu_lock_always(struct gpu_device *gpu) MUST_USE;
 void gpu_unlock(struct gpu_device *gpu);
 /* Records a mark, with the lock held. */
 void gpu_mark(struct gpu_device *gpu, uint64_t number);
@@ -355,13 +359,15 @@ static inline void gpu_count_copy(struct gpu_device *gpu, enum device_count whic
 struct status *gpu_export_init(struct gpu_device *gpu) MUST_USE;
 extern const struct device_export gpu_export;
 
-/* ---- traced steps (gpu_trace.c): see struct device_ops ---- */
+/* ---- traced steps (gpu_trace.h): see struct device_ops ---- */
 
 struct device_trace *gpu_trace_new(struct device *device);
 void gpu_trace_begin(struct device_trace *trace);
 int gpu_trace_end(struct device_trace *trace);
 bool gpu_trace_read(struct device_trace *trace, int span, int64_t *ret_start_ns,
                     int64_t *ret_end_ns);
+bool gpu_trace_activity(struct device_trace *trace, int span, size_t n,
+                        struct device_activity *ret);
 void gpu_trace_free(struct device_trace *trace);
 
 extern const struct device_ops gpu_device_ops;

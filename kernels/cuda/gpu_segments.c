@@ -6,6 +6,7 @@
 #include "common/base/map.h"
 #include "kernels/cuda/gpu_device.h"
 #include "kernels/cuda/gpu_outbox.h"
+#include "kernels/cuda/gpu_trace.h"
 
 enum { WORK_ALIGNMENT = 16, HASH_SEED = 0x5e6d, OTHER_STREAMS = 1 };
 
@@ -260,6 +261,16 @@ static struct status *with_node_take(struct status *st, const struct gpu_work *w
     return status_suffix_take(st, "\n\t [[{{node %s}}]]", work->node);
 }
 
+/* Gives one part to the driver. */
+static struct status *give(struct gpu_device *gpu, const struct gpu_work *work) {
+    if (likely(!gpu->traces))
+        return work->enqueue(gpu, work, gpu->compute);
+    struct gpu_trace_given given = gpu_trace_give_begin(gpu, work, 1, NULL);
+    struct status *st = work->enqueue(gpu, work, gpu->compute);
+    gpu_trace_give_end(gpu, given);
+    return st;
+}
+
 /* Enqueues the first n parts one by one. After a failure the rest is left out. */
 static void give_parts(struct gpu_device *gpu, int n) {
     struct gpu_segments *s = &gpu->segments;
@@ -272,7 +283,7 @@ static void give_parts(struct gpu_device *gpu, int n) {
             tell_block(gpu, &s->notes[note]);
         if (i == n || st)
             continue;
-        st = s->work[i].enqueue(gpu, &s->work[i], gpu->compute);
+        st = give(gpu, &s->work[i]);
         if (st)
             st = with_node_take(st, &s->work[i]);
     }
@@ -284,12 +295,22 @@ static void give_parts(struct gpu_device *gpu, int n) {
     mark_if_due(gpu);
 }
 
+static struct status *launch(struct gpu_device *gpu, struct gpu_segment *segment) {
+    if (likely(!gpu->traces))
+        return gpu_graph_launch(gpu, segment);
+    struct gpu_trace_given given =
+        gpu_trace_give_begin(gpu, gpu->segments.work, segment->n, segment);
+    struct status *st = gpu_graph_launch(gpu, segment);
+    gpu_trace_give_end(gpu, given);
+    return st;
+}
+
 /* Launches the graph of what is noted, or enqueues it part by part if that fails. */
 static void replay(struct gpu_device *gpu, struct gpu_segment *segment) {
     struct gpu_segments *s = &gpu->segments;
     if (gpu->checker)
         pthread_mutex_lock(&s->notes_lock);
-    struct status *st = is_all_same(s, segment) ? gpu_graph_launch(gpu, segment)
+    struct status *st = is_all_same(s, segment) ? launch(gpu, segment)
                                                 : status_internal("two segments have one hash");
     bool is_lost = st && atomic_load(&gpu->failure);
     if (!st || is_lost)
@@ -391,7 +412,7 @@ void gpu_segments_end(struct gpu_device *gpu, enum device_count why) {
 /* ---- adding ---- */
 
 static struct status *enqueue_now(struct gpu_device *gpu, const struct gpu_work *work) {
-    struct status *st = work->enqueue(gpu, work, gpu->compute);
+    struct status *st = give(gpu, work);
     gpu_count_enqueued(gpu);
     return st;
 }
@@ -407,7 +428,13 @@ static struct status *leave_candidate(struct gpu_device *gpu, const void *owner)
 struct status *gpu_segments_add(struct gpu_device *gpu, const void *owner,
                                 const struct gpu_work *work) {
     struct gpu_segments *s = &gpu->segments;
+    struct gpu_work noted;
     count(s, DEVICE_WORK, 1);
+    if (unlikely(gpu->traces)) {
+        noted = *work;
+        gpu_trace_note(gpu, &noted);
+        work = &noted;
+    }
     if (!s->is_on)
         return enqueue_now(gpu, work);
     if (unlikely(has_failed(gpu, owner)))

@@ -20,7 +20,8 @@
  *
  * A segment ends
  *   - where something else uses the compute stream: a copy from or to the host that is not a part
- *     (gpu_copy_small, gpu_outbox.h), an event that somebody waits for, a traced node;
+ *     (gpu_copy_small, gpu_outbox.h), an event that somebody waits for, a traced node whose times
+ *     events tell;
  *   - where another step enqueues;
  *   - where its step pauses, has nothing ready to run, or gives its thread to others;
  *   - after SEGMENT_MAX_WORK parts.
@@ -74,6 +75,8 @@ struct gpu_work {
     uint32_t args_bytes;
     const char *node;  /* for messages; lives as long as the step */
     const char *nodes; /* of a part that computes several nodes: "{{node a}}, {{node b}}" */
+    uint64_t trace;    /* whose span it is of (gpu_trace.h); 0: nobody's */
+    int span;
 };
 
 /* A captured segment. */
@@ -85,7 +88,11 @@ struct gpu_segment {
     char *bytes;      /* the arguments of the graph's kernels, as they are now */
     CUgraph graph;
     CUgraphExec exec;
-    CUgraphNode *nodes; /* of launches */
+    CUgraphNode *nodes;   /* of launches */
+    int *n_nodes;         /* how many nodes of the graph each part is */
+    int n_nodes_sum;      /* 0: not known */
+    uint64_t serial;      /* no other segment of the process has it */
+    uint64_t *activities; /* by node, what CUPTI calls it; NULL: not known (gpu_trace_join.c) */
     uint64_t last_use;
     uint64_t number; /* of the compute stream at the last launch */
 };

@@ -1,4 +1,4 @@
-/* Opens a library by dlopen and finds its calls, for blas.c and dnn.c. */
+/* Opens a library by dlopen and finds its calls, for blas.c, dnn.c, compiler.c and activity.c. */
 #ifndef MILLRACE_KERNELS_CUDA_LIBRARY_H
 #define MILLRACE_KERNELS_CUDA_LIBRARY_H
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "kernels/cuda/activity.h"
 #include "kernels/cuda/blas.h"
 #include "kernels/cuda/compiler.h"
 #include "kernels/cuda/dnn.h"
@@ -87,6 +88,7 @@ static struct status *plugin_open(const struct gpu_plugin_options *options, stru
     gpu_blas_open(options->libraries, options->allow_tf32, checker ? checker->library : NULL);
     gpu_dnn_open(options->libraries, options->allow_tf32, checker ? checker->library : NULL);
     gpu_compiler_open(options->libraries, checker ? checker->library : NULL);
+    gpu_activity_setup(checker ? NULL : options->libraries, !options->has_activities);
     if (n_gpu_images == 0 && !checker)
         return status_unavailable("the plugin was built without nvcc, so it has no kernels");
     struct status *st = open_devices(options, checker, devices, ret_n);
@@ -107,6 +109,7 @@ static void plugin_describe(struct str *out) {
     if (gpu_compiler_missing())
         str_addf(out, "; fused programs are not compiled, because NVRTC is missing: %s",
                  gpu_compiler_missing());
+    gpu_activity_describe(out);
 }
 
 /* found by dlsym */

@@ -209,6 +209,9 @@ static void add_row(struct xspace *xspace, struct span device, struct span bytes
     read_row(bytes, &row);
     struct span task = task_of(device), op = op_of(&row);
     bool is_stream = device.len > 0 && memmem(device.data, device.len, "/stream:", 8) != NULL;
+    const char *node = row.label.len > 0 ? memmem(row.label.data, row.label.len, "@@", 2) : NULL;
+    if (is_stream && node) /* the kernel that it was */
+        str_addf(&name, "%.*s ", (int)MIN(node - row.label.data, MAX_NAME_BYTES), row.label.data);
     str_add_bytes(&name, row.name.data, row.name.len);
     if (op.len > 0)
         str_addf(&name, ":%.*s", (int)op.len, op.data);

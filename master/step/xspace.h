@@ -2,7 +2,8 @@
  *
  *   plane "/host:CPU"          a line for each session: its steps. A line for each thread of each
  *                              task: the nodes that ran, "NAME:OP". A line for what a task received
- *   plane "DEVICE/stream:all"  a line of what a device with a memory of its own has done
+ *   plane "DEVICE/stream:all"  a line of the nodes whose work a device with a memory of its own did
+ *   plane "DEVICE/stream:N"    a line of its kernels, "KERNEL NAME:OP", where they are known
  *   plane "Task Environment"   when the capture began and ended
  *
  * Any thread. */

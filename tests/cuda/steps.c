@@ -15,6 +15,8 @@
  *   cuda_steps PLUGIN compiled   fused programs while they are compiled, which may fail
  *   cuda_steps PLUGIN exhausted  steps that find no memory in each of their phases
  *   cuda_steps PLUGIN traced  a traced step, with times of the device
+ *   cuda_steps PLUGIN activities   traced training steps, whose rows are printed
+ *   cuda_steps PLUGIN "lost activities"   the devices are lost in a traced step
  *   cuda_steps PLUGIN workspace  convolutions whose best engine wants more memory than there is
  *   cuda_steps PLUGIN planning   a convolution is planned while others enqueue
  *   cuda_steps PLUGIN engines    a convolution whose best engine fails
@@ -150,6 +152,8 @@ static const struct mode {
     {"compiled", run_compiled},
     {"size", run_cancelled_size},
     {"traced", run_traced},
+    {"activities", run_activities},
+    {"lost activities", run_lost_activities},
     {"workspace", run_workspace},
     {"planning", run_planning},
     {"engines", run_engines},
@@ -188,15 +192,24 @@ static long long in_use_at_the_end(const struct device *device) {
     return in_use;
 }
 
+static void print_description(const struct gpu_plugin *plugin) {
+    struct str text = STR_INIT;
+    plugin->describe(&text);
+    printf("described: %s\n", str_text(&text));
+    str_fini(&text);
+}
+
 int main(int argc, char **argv) {
-    const char *threads = getenv("MILLRACE_STEPS_COPY_THREADS");
+    const char *threads = getenv("MILLRACE_STEPS_COPY_THREADS"),
+               *trace = getenv("MILLRACE_STEPS_TRACE");
     if (threads)
         n_copy_threads = (int)strtol(threads, NULL, 10);
     struct gpu_plugin_options options = {.plugin = argc > 1 ? argv[1] : NULL,
                                          .memory_limit_bytes = 96 << 20,
                                          .n_copy_threads = n_copy_threads,
                                          .allow_tf32 = true,
-                                         .has_graphs = true};
+                                         .has_graphs = true,
+                                         .has_activities = trace && strcmp(trace, "auto") == 0};
     const struct gpu_plugin *plugin = NULL;
     int n_gpus = 0, n_failed = 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -231,6 +244,8 @@ int main(int argc, char **argv) {
     if (is_open && !*mode)
         n_failed += !run_transfers_program() + !run_arriving_program();
     n_failed += !run_program(&on_cpu);
+    if (is_open)
+        print_description(plugin);
     container_table_free(containers);
     for (int i = N_CPUS; i < n_devices && !is_copy_left; i++)
         printf("in use: %lld\n", in_use_at_the_end(&devices[i]));

@@ -47,6 +47,9 @@ extern const struct program programs[];
 extern const size_t n_programs;
 extern const struct program on_cpu;
 
+/* Training steps, and what sets their variables (steps_segments.c). */
+extern const struct program mlp_init, mlp_step, net_init, net_step;
+
 struct run {
     struct plan *plan;
     struct execution execution;
@@ -104,6 +107,8 @@ bool run_holders(void);
 bool run_exhausted(void);
 bool run_compiled(void);
 bool run_traced(void);
+bool run_activities(void);
+bool run_lost_activities(void);
 bool run_workspace(void);
 bool run_planning(void);
 bool run_engines(void);

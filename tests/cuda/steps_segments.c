@@ -14,27 +14,27 @@ enum { N_STEPS = 14 };
     "w2 = VariableV2() {dtype=float, shape=[16,8], shared_name=\"w2\"} @G\n" \
     "a1 = VariableV2() {dtype=float, shape=[8,16], shared_name=\"a1\"} @G\n"
 
-static const struct program mlp_init = {"mlp init",
-                                        {128},
-                                        1,
-                                        FEED VARIABLES
-                                        "c = Const() {dtype=float, value=float[128]{0.01, …}} @G\n"
-                                        "sx = Mul(x, c) {T=float} @G\n"
-                                        "s1 = Const() {dtype=int32, value=int32[2]{8, 16}} @C\n"
-                                        "s2 = Const() {dtype=int32, value=int32[2]{16, 8}} @C\n"
-                                        "i1 = Reshape(sx, s1) {T=float, Tshape=int32} @G\n"
-                                        "i2 = Reshape(sx, s2) {T=float, Tshape=int32} @G\n"
-                                        "z1 = ZerosLike(i1) {T=float} @G\n"
-                                        "zb = Const() {dtype=float, value=float[16]{0.125, …}} @G\n"
-                                        "d1 = Assign(w1, i1) {T=float} @G\n"
-                                        "d2 = Assign(w2, i2) {T=float} @G\n"
-                                        "d3 = Assign(b1, zb) {T=float} @G\n"
-                                        "d4 = Assign(a1, z1) {T=float} @G\n"
-                                        "e = Identity(d1, ^d2, ^d3, ^d4) {T=float} @G\n"
-                                        "y = _MrFetch(e) {T=float, index=0}\n"};
+const struct program mlp_init = {"mlp init",
+                                 {128},
+                                 1,
+                                 FEED VARIABLES
+                                 "c = Const() {dtype=float, value=float[128]{0.01, …}} @G\n"
+                                 "sx = Mul(x, c) {T=float} @G\n"
+                                 "s1 = Const() {dtype=int32, value=int32[2]{8, 16}} @C\n"
+                                 "s2 = Const() {dtype=int32, value=int32[2]{16, 8}} @C\n"
+                                 "i1 = Reshape(sx, s1) {T=float, Tshape=int32} @G\n"
+                                 "i2 = Reshape(sx, s2) {T=float, Tshape=int32} @G\n"
+                                 "z1 = ZerosLike(i1) {T=float} @G\n"
+                                 "zb = Const() {dtype=float, value=float[16]{0.125, …}} @G\n"
+                                 "d1 = Assign(w1, i1) {T=float} @G\n"
+                                 "d2 = Assign(w2, i2) {T=float} @G\n"
+                                 "d3 = Assign(b1, zb) {T=float} @G\n"
+                                 "d4 = Assign(a1, z1) {T=float} @G\n"
+                                 "e = Identity(d1, ^d2, ^d3, ^d4) {T=float} @G\n"
+                                 "y = _MrFetch(e) {T=float, index=0}\n"};
 
 /* Two layers with dropout, whose random numbers are counted on the host. */
-static const struct program mlp_step = {
+const struct program mlp_step = {
     "mlp",
     {64},
     3,
@@ -67,7 +67,7 @@ static const struct program mlp_step = {
                    "y2 = _MrFetch(xe) {T=float, index=1}\n"
                    "y3 = _MrFetch(u2, ^ub) {T=float, index=2}\n"};
 
-static const struct program net_init = {
+const struct program net_init = {
     "net init",
     {96},
     1,
@@ -81,7 +81,7 @@ static const struct program net_init = {
          "y = _MrFetch(e) {T=float, index=0}\n"};
 
 /* A convolution, max pooling and a dense layer. */
-static const struct program net_step = {
+const struct program net_step = {
     "net",
     {128},
     2,

@@ -17,7 +17,7 @@ static bool check_rows(const struct step_stats *stats, int64_t begin_ns) {
         bool is_feed = row->node->kind == PLAN_COPY && stats->plan->copies[row->node->aux].dst;
         if (is_feed)
             is_well &= row->start_ns >= begin_ns - ROUNDING_NS && row->end_ns >= row->start_ns;
-        if (!row->stream)
+        if (!row->stream || row->activity)
             continue;
         printf("%s on %s: %.1f us after the release, for %.1f us\n", row->node->node->name,
                row->stream, (double)(row->start_ns - begin_ns) / 1e3,

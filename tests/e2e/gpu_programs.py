@@ -273,8 +273,8 @@ def checkpoint():
 
 
 def traced_loop():
-    """The devices of a loop's nodes, when a GPU did their work, and the copies of the result, as
-    timelines show them."""
+    """The devices of a loop's nodes, when a GPU did their work, the copies of the result, as
+    timelines show them, and their kernels."""
     x = tf.constant(X)
     _, total = tf1.while_loop(lambda i, total: i < 3,
                               lambda i, total: (i + 1, tf.sin(total)), [0, x])
@@ -284,7 +284,7 @@ def traced_loop():
         session.run(total, options=tf1.RunOptions(trace_level=3), run_metadata=metadata)
         shown = timeline.Timeline(metadata.step_stats).generate_chrome_trace_format()
         if not session.sess_str:
-            return [True, True, True, True]
+            return [True, True, True, True, True]
         nodes = {node.node_name: device.device for device in metadata.step_stats.dev_stats
                  for node in device.node_stats}
         copies = [node.timeline_label for device in metadata.step_stats.dev_stats
@@ -294,7 +294,11 @@ def traced_loop():
                     sum(node.node_name == "while/Sin:Sin" for node in device.node_stats) == 3
                     for device in metadata.step_stats.dev_stats),
                 any("while/Exit_1" in label and label.endswith("to host") for label in copies),
-                "memcpy" in shown]
+                "memcpy" in shown,
+                any("/device:GPU:0/stream:" in device.device and
+                    sum(node.timeline_label.endswith("@@while/Sin:Sin#")
+                        for node in device.node_stats) == 3
+                    for device in metadata.step_stats.dev_stats)]
 
     return run
 

@@ -156,7 +156,7 @@ class TestImage(TestCase):
         overlay = read(os.path.join(DEPLOY, "kubernetes/overlays/gpu/kustomization.yaml"))
         self.assertIn(f"value: {tag}\n", overlay)
         copied = re.search(r"cp (.*) /libraries", text).group(1)
-        for source in ("blas.c", "compiler.c", "dnn.c"):
+        for source in ("blas.c", "compiler.c", "dnn.c", "activity.c"):
             names = re.findall(r'"(lib\w+\.so\.\d+)"',
                                read(os.path.join(ROOT, "kernels", "cuda", source)))
             self.assertTrue(any(fnmatch.fnmatch(name, os.path.basename(path)) for name in names

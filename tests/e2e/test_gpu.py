@@ -284,6 +284,17 @@ class TestGpu(harness.TestCase):
             found.append([json.loads(line)["gpu"] for line in out.splitlines()])
         self.assertEqual(*found)
 
+    def test_a_traced_step_shows_kernels_where_cupti_tells_them(self):
+        command = 'program=$1; shift; exec "$0" "$program" "$MILLRACE_TARGET" "$@"'
+        for flag, faults, has_kernels in (("auto", "", True), ("events", "", False),
+                                          ("auto", "refuse:35", False), ("auto", "late", False)):
+            with self.subTest(flag=flag, faults=faults):
+                out = self.run_on_gpus("sh", "-c", command, WARM_PYTHON, PROGRAMS, "traced_loop",
+                                       n_devices=1, more={"MILLRACE_SIM_CUPTI": faults},
+                                       flags=("--worker-flag", f"--gpu-trace={flag}"))
+                self.assertEqual([json.loads(line)["gpu"] for line in out.splitlines()],
+                                 [[True, True, True, True, has_kernels]])
+
     def test_a_debugger_sees_variables_without_a_value_as_on_the_cpu(self):
         out = self.run_on_gpus(WARM_PYTHON, DEBUGGED, "everywhere",
                                os.path.join(self.tmp, "dump"), n_devices=1,

@@ -108,9 +108,10 @@ extern const struct kernel_host executor_host;
 /* ---- statistics ---- */
 struct node_stats {
     const struct plan_node *node;
-    /* "DEVICE/stream:all": the times at which a device did the node's work. NULL: those at which
-     * the host ran the node. */
+    /* "DEVICE/stream:all": the times at which a device did the node's work. "DEVICE/stream:N": the
+     * times of one thing that it did for the node. NULL: when the host ran the node. */
     const char *stream;
+    const char *activity; /* what the device did, of a stream:N; NULL: all of the node's work */
     int64_t scheduled_ns, start_ns, end_ns; /* monotonic */
     uint64_t frame_iter; /* of a Send or Recv: with its edge and the step, the key of its value */
     /* What a kernel took its thread: without the time in which other work had the core. 0: not

@@ -22,6 +22,11 @@ struct stats_device {
     struct device *device;
     struct device_trace *trace; /* NULL: it tells no times, or they are read */
     char *stream;
+    struct stats_stream {
+        uint32_t number;
+        char *name;
+    } * streams; /* those on which it did something */
+    size_t n_streams;
     struct stats_span *spans;
     size_t n_spans, capacity;
 };
@@ -173,6 +178,35 @@ void stats_async_node(struct executor *executor, const struct async_op *op,
         row->frame_iter = op->iteration->frame_iter;
 }
 
+static const char *stream_name(struct stats_device *device, uint32_t number) {
+    for (size_t i = 0; i < device->n_streams; i++)
+        if (device->streams[i].number == number)
+            return device->streams[i].name;
+    struct str name = STR_INIT;
+    str_addf(&name, "%s/stream:%u", device->device->full_name, number);
+    device->streams =
+        xreallocarray(device->streams, device->n_streams + 1, sizeof *device->streams);
+    device->streams[device->n_streams] = (struct stats_stream){number, str_detach(&name)};
+    return device->streams[device->n_streams++].name;
+}
+
+/* A row for each thing that the device did for a node. */
+static void add_activities(struct executor *executor, struct stats_device *device,
+                           const struct stats_span *span) {
+    const struct device_ops *ops = device->device->ops;
+    struct device_activity activity;
+    for (size_t n = 0;
+         ops->trace_activity && ops->trace_activity(device->trace, span->number, n, &activity);
+         n++) {
+        struct node_stats *row =
+            stats_node(executor, span->node, activity.start_ns, activity.end_ns, NULL);
+        if (!row)
+            return;
+        row->stream = stream_name(device, activity.stream);
+        row->activity = activity.name;
+    }
+}
+
 static void end_device(struct executor *executor, struct stats_device *device) {
     const struct device_ops *ops = device->device->ops;
     struct step_stats *stats = executor->stats;
@@ -180,12 +214,13 @@ static void end_device(struct executor *executor, struct stats_device *device) {
     for (size_t i = 0; i < device->n_spans; i++) {
         const struct stats_span *span = &device->spans[i];
         if (!ops->trace_read(device->trace, span->number, &start_ns, &end_ns))
-            break;
+            continue;
         struct node_stats *row = span->row == SIZE_MAX ? NULL : &stats->nodes[span->row];
         if (!row) {
             row = stats_node(executor, span->node, start_ns, end_ns, NULL);
             if (row)
                 row->stream = device->stream;
+            add_activities(executor, device, span);
         } else if (row->node == span->node) {
             row->start_ns = start_ns;
             row->end_ns = end_ns;
@@ -204,6 +239,9 @@ void stats_end(struct executor *executor) {
 
 static void devices_free(struct step_stats *stats) {
     for (uint32_t i = 0; stats->devices && i < stats->plan->n_used_devices; i++) {
+        for (size_t k = 0; k < stats->devices[i].n_streams; k++)
+            free(stats->devices[i].streams[k].name);
+        free(stats->devices[i].streams);
         free(stats->devices[i].stream);
         free(stats->devices[i].spans);
     }

@@ -35,7 +35,8 @@ struct worker_options {
     struct rdma_device *rdma_device; /* taken by worker_service_new when it succeeds; NULL: none */
     const char *why_no_rdma;         /* where rdma_device is NULL: what is missing */
     const char *gpu_text;            /* for /statusz: the GPUs' driver, or why there is no GPU */
-    struct device *devices;          /* of the task; borrowed until the service is freed */
+    void (*gpu_describe)(struct str *out); /* the same as it is now; NULL: there is no GPU */
+    struct device *devices;                /* of the task; borrowed until the service is freed */
     int n_devices;
     struct pool *pool;
     /* for kernels that block on files; NULL: they run on the pool */

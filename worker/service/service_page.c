@@ -210,8 +210,14 @@ void worker_service_describe(struct worker_service *service, int max_rows, struc
     str_add(out, ",\"peers\":");
     peer_table_describe(service->home->peers, out);
     describe_clusters(service, out);
+    struct str gpu = STR_INIT;
+    if (service->options.gpu_describe)
+        service->options.gpu_describe(&gpu);
+    else
+        str_add(&gpu, service->options.gpu_text);
     str_add(out, ",\"gpu\":\"");
-    str_add_json_escaped(out, service->options.gpu_text, strlen(service->options.gpu_text));
+    str_add_json_escaped(out, str_text(&gpu), gpu.len);
+    str_fini(&gpu);
     str_add(out, "\",\"rdma\":");
     peer_table_describe_rdma(service->home->peers, out);
     str_add(out, ",\"rendezvous\":");

@@ -109,6 +109,8 @@ static bool is_transfer(const struct plan_node *node) {
 
 /* Feeds, fetches and what only hands values on take no time worth a row. */
 static bool is_kept(const struct node_stats *row, bool has_many) {
+    if (row->activity)
+        return false; /* the node has a row */
     if (is_transfer(row->node))
         return true;
     int64_t ns = row->end_ns - row->start_ns;

@@ -216,10 +216,11 @@ static void add_transfer(struct str *out, const struct stats_writer *writer,
 }
 
 /* What a device did for a node, as TensorFlow's timelines show it: a row "NAME:OP" of the device
- * DEVICE/stream:all. */
+ * DEVICE/stream:all. Each thing that it did: a row of its stream, whose label names the kernel,
+ * "KERNEL@@NAME:OP#". */
 static void add_work(struct str *out, const struct step_stats *stats,
                      const struct node_stats *row) {
-    struct str node = STR_INIT, name = STR_INIT;
+    struct str node = STR_INIT, name = STR_INIT, label = STR_INIT;
     int64_t start_us = step_stats_us(stats, row->start_ns);
     int64_t run_ns = row->end_ns - row->start_ns;
     str_addf(&name, "%s:%s", row->node->node->name, row->node->node->op_name);
@@ -227,13 +228,18 @@ static void add_work(struct str *out, const struct step_stats *stats,
     proto_add_int(&node, 2, (uint64_t)start_us);
     proto_add_int(&node, 4, (uint64_t)(run_ns / 1000));
     proto_add_int(&node, 5, (uint64_t)(run_ns / 1000));
-    proto_add_bytes(&node, 8, name.data, MIN(name.len, (size_t)LABEL_MAX_BYTES));
+    if (row->activity)
+        str_addf(&label, "%s@@%.*s#", row->activity, LABEL_MAX_BYTES, str_text(&name));
+    else
+        str_addf(&label, "%.*s", LABEL_MAX_BYTES, str_text(&name));
+    proto_add_bytes(&node, 8, label.data, label.len);
     proto_add_int(&node, 13, (uint64_t)start_us * 1000);
     proto_add_int(&node, 15, (uint64_t)run_ns);
     proto_add_int(&node, 16, (uint64_t)run_ns);
     proto_add_bytes(out, 2, node.data, node.len);
     str_fini(&node);
     str_fini(&name);
+    str_fini(&label);
 }
 
 static const char *device_of(const struct step_stats *stats, const struct node_stats *row,

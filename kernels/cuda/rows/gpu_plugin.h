@@ -10,15 +10,17 @@
 #include "kernels/device.h"
 #include "kernels/host.h"
 
-enum { GPU_PLUGIN_ABI = 5, GPU_MAX_DEVICES = 16 };
+enum { GPU_PLUGIN_ABI = 6, GPU_MAX_DEVICES = 16 };
 
 struct gpu_plugin_options {
-    const char *plugin;    /* its path; NULL: millrace-cuda.so beside the program */
-    const char *libraries; /* where cuBLASLt and cuDNN are, DIR:DIR…; NULL: the system's path */
+    const char *plugin; /* its path; NULL: millrace-cuda.so beside the program */
+    /* where cuBLASLt, cuDNN, NVRTC and CUPTI are, DIR:DIR…; NULL: the system's path */
+    const char *libraries;
     int64_t memory_limit_bytes; /* of each device; 0: 92 % of what is free */
     int n_copy_threads;         /* of a large copy, at most 4; 0: by the number of cores */
     bool allow_tf32;            /* matrix products of float may round their inputs to TF32 */
     bool has_graphs;            /* equal work of steps is replayed as CUDA graphs */
+    bool has_activities;        /* CUPTI tells the times of traced steps, where it can be used */
 };
 
 /* The sizes of what both sides share. */

@@ -78,6 +78,9 @@ struct clocks streams_clocks_after(uint32_t device);
 struct clocks stream_clocks(uint32_t stream);
 struct clocks event_clocks(uint32_t event);
 uint64_t event_elapsed_ns(uint32_t start, uint32_t end);
+/* From now on times are kept. False: the operation has not ended, or before that. */
+void streams_keep_times(void);
+bool stream_time(uint32_t stream, uint32_t clock, uint64_t *ret_start_ns, uint64_t *ret_end_ns);
 /* The device's sticky error; 0: none. */
 extern int device_errors[SIM_MAX_DEVICES];
 extern bool devices_are_held; /* nothing runs */

@@ -155,6 +155,15 @@ static void handle_memory(const struct sim_message *message, int file) {
     }
 }
 
+static void tell_time(const struct sim_message *message) {
+    uint64_t start_ns = 0, end_ns = 0;
+    if (message->value != 0)
+        streams_keep_times();
+    else
+        stream_time(message->stream, message->clock, &start_ns, &end_ns);
+    answer_request(message, CUDA_SUCCESS, start_ns, end_ns);
+}
+
 static void handle(const struct sim_message *message, void *bytes, int file) {
     switch (message->command) {
     case SIM_KERNEL:
@@ -193,6 +202,9 @@ static void handle(const struct sim_message *message, void *bytes, int file) {
     case SIM_ELAPSED:
         answer_request(message, CUDA_SUCCESS,
                        event_elapsed_ns((uint32_t)message->at, (uint32_t)message->from), 0);
+        break;
+    case SIM_TIME:
+        tell_time(message);
         break;
     case SIM_RESET:
         reset(message);

@@ -13,6 +13,11 @@ struct stream {
     uint32_t device;
     uint32_t ended; /* the last operation that has ended */
     struct clocks clocks;
+    struct time {
+        uint32_t clock;
+        uint64_t start_ns, end_ns;
+    } * times; /* in the order of their clocks */
+    size_t n_times, max_times;
 };
 static struct stream streams[SIM_MAX_STREAMS];
 
@@ -22,6 +27,7 @@ struct event {
     uint64_t time_ns;       /* when that record ran */
 };
 static struct event *events[SIM_MAX_EVENTS];
+static bool keeps_times;
 
 int device_errors[SIM_MAX_DEVICES];
 bool devices_are_held;
@@ -117,22 +123,39 @@ static bool is_ready(const struct stream *stream) {
                              stream_has_ended(first->waits_stream, first->waits_clock));
 }
 
-static void note_time(const struct operation *operation) {
-    struct event *event = event_at(operation->message.event);
+static uint64_t now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void note_time(const struct operation *operation) {
+    struct event *event = event_at(operation->message.event);
     if (event->stream == operation->message.stream && event->clock == operation->message.clock)
-        event->time_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+        event->time_ns = now_ns();
+}
+
+static void keep_time(struct stream *stream, uint32_t clock, uint64_t start_ns) {
+    if (stream->n_times == stream->max_times) {
+        stream->max_times = 2 * stream->max_times + 256;
+        stream->times = realloc(stream->times, stream->max_times * sizeof *stream->times);
+        if (stream->times == NULL)
+            abort();
+    }
+    stream->times[stream->n_times++] = (struct time){clock, start_ns, now_ns()};
 }
 
 static void run_first(struct stream *stream) {
     struct operation *operation = stream->first;
+    uint64_t start_ns = keeps_times ? now_ns() : 0;
     stream->first = operation->next;
     stream->n_queued--;
     if (operation->message.command == SIM_RECORD)
         note_time(operation);
     else if (device_errors[stream->device] == 0)
         operation_run(operation);
+    if (keeps_times)
+        keep_time(stream, operation->message.clock, start_ns);
     stream->ended = operation->message.clock;
     free(operation);
 }
@@ -228,6 +251,19 @@ struct clocks stream_clocks(uint32_t stream) {
 
 struct clocks event_clocks(uint32_t number) {
     return event_at(number)->clocks;
+}
+
+void streams_keep_times(void) { keeps_times = true; }
+
+bool stream_time(uint32_t number, uint32_t clock, uint64_t *ret_start_ns, uint64_t *ret_end_ns) {
+    const struct stream *stream = &streams[number];
+    for (size_t i = stream->n_times; i > 0 && stream->times[i - 1].clock >= clock; i--)
+        if (stream->times[i - 1].clock == clock) {
+            *ret_start_ns = stream->times[i - 1].start_ns;
+            *ret_end_ns = stream->times[i - 1].end_ns;
+            return true;
+        }
+    return false;
 }
 
 uint64_t event_elapsed_ns(uint32_t start, uint32_t end) {

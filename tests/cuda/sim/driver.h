@@ -1,8 +1,8 @@
 /* The parts of the simulated libcuda.so.1 and what they share. Files in reading order:
  * driver_calls.c (every call begins there), driver_link.c (the device process), driver_devices.c,
  * driver_ranges.c, driver_memory.c, driver_pinned.c, driver_registered.c, driver_streams.c,
- * driver_kernels.c, driver_graphs.c, driver_blas.c (cuBLASLt, in the same library), driver_dnn.c
- * (cuDNN). All functions of the API may be called by any thread. */
+ * driver_kernels.c, driver_graphs.c, driver_watch.c, driver_blas.c (cuBLASLt, in the same library),
+ * driver_dnn.c (cuDNN). All functions of the API may be called by any thread. */
 #ifndef MILLRACE_TESTS_CUDA_SIM_DRIVER_H
 #define MILLRACE_TESTS_CUDA_SIM_DRIVER_H
 
@@ -161,7 +161,19 @@ CUresult stream_check(CUstream stream, const struct CUctx_st *context);
 /* Forgets the streams and events of a device. Under the lock. */
 void streams_reset(int device);
 
+/* ---- watching (driver_watch.c) ---- */
+
+/* An operation of a stream was sent. Without the lock. */
+void watch_operation(const struct sim_message *message, const void *bytes);
+/* Until watch_graph_end, the thread's operations are those of one launch of a graph. */
+void watch_graph_begin(void);
+void watch_graph_node(uint64_t number);
+void watch_graph_end(void);
+
 /* ---- kernels (driver_kernels.c) ---- */
+
+/* The name of a kernel by the device process' number; NULL: there is none. */
+const char *kernel_name(uint32_t number);
 
 /* What the code of a program that was compiled at run time begins with. */
 #define SIM_CODE_MARK "SIM-CODE:"

@@ -44,9 +44,12 @@ struct CUgraphExec_st {
     struct CUgraph_st *graph; /* whose nodes name those of this */
     struct CUgraphNode_st **nodes;
     size_t n;
+    uint64_t number; /* of its first node, for watchers */
     struct note *notes;
     size_t n_notes;
 };
+
+static atomic_ullong n_nodes_ever = 1;
 
 /* Guarded by the link's lock. */
 static CUstream capturing[SIM_MAX_STREAMS];
@@ -259,7 +262,8 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret_exec, CUgraph graph,
                                     .device = graph->device,
                                     .graph = graph,
                                     .nodes = nodes,
-                                    .n = graph->n};
+                                    .n = graph->n,
+                                    .number = atomic_fetch_add(&n_nodes_ever, graph->n)};
     *ret_exec = exec;
     return CUDA_SUCCESS;
 }
@@ -307,13 +311,17 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
         return capture_refuse(stream);
     CUresult result = CUDA_SUCCESS;
     size_t note = 0;
+    watch_graph_begin();
     for (size_t i = 0; i <= exec->n && result == CUDA_SUCCESS; i++) {
         for (; note < exec->n_notes && exec->notes[note].at <= (int)i && result == CUDA_SUCCESS;
              note++)
             result = enqueue(stream, &exec->notes[note].message, NULL);
+        if (i < exec->n)
+            watch_graph_node(exec->number + i);
         if (i < exec->n && result == CUDA_SUCCESS)
             result = enqueue_node(stream, exec->nodes[i]);
     }
+    watch_graph_end();
     exec->n_notes = 0;
     return result;
 }

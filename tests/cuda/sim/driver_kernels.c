@@ -56,6 +56,15 @@ CUresult cuLibraryUnload(CUlibrary library) {
     return CUDA_SUCCESS;
 }
 
+const char *kernel_name(uint32_t number) {
+    link_lock();
+    const struct CUkern_st *kernel = kernels;
+    while (kernel != NULL && kernel->number != number)
+        kernel = kernel->next;
+    link_unlock();
+    return kernel != NULL ? kernel->name : NULL;
+}
+
 static CUresult kernel_ask(const char *name, uint32_t *ret_number, size_t *ret_size) {
     struct sim_message message = {.command = SIM_FIND_KERNEL, .n_bytes = (uint32_t)strlen(name)};
     struct sim_answer answer;

@@ -81,9 +81,12 @@ CUresult stream_begin(CUstream stream, enum sim_command command, struct sim_mess
 }
 
 void stream_finish(const struct sim_message *message, const void *bytes) {
-    if (!capture_add(message, bytes))
+    bool is_captured = capture_add(message, bytes);
+    if (!is_captured)
         link_send(message, bytes, -1);
     link_unlock();
+    if (!is_captured)
+        watch_operation(message, bytes);
 }
 
 /* Waits until an operation has ended, or asks whether it has. Under the lock, which is released. */

@@ -49,9 +49,12 @@ enum sim_command {
     SIM_SYNCHRONIZE,  /* stream, clock: until this operation has ended. value 1: do not wait */
     SIM_SYNCHRONIZE_DEVICE,
     SIM_ELAPSED, /* events at and from. The answer: nanoseconds */
-    SIM_RESET,   /* device */
-    SIM_FAIL,    /* device, value: its error from now on */
-    SIM_HOLD,    /* value 1: nothing runs until value 0 */
+    /* When did the operation (stream, clock) run? The answer: value to value2, nanoseconds of the
+     * monotonic clock; 0: it has not ended. Times are kept from the first SIM_TIME with value 1. */
+    SIM_TIME,
+    SIM_RESET, /* device */
+    SIM_FAIL,  /* device, value: its error from now on */
+    SIM_HOLD,  /* value 1: nothing runs until value 0 */
 };
 
 struct sim_message {

@@ -23,7 +23,8 @@
  *   MILLRACE_SIM_TF32     "1": products and convolutions that may round their inputs to TF32 do so
  *   MILLRACE_SIM_PEERS    "0": no device can use another one's memory, and cuMemcpyPeerAsync, which
  *                         a real driver would do through the host, is refused
- *   MILLRACE_SIM_NAME     the name of the devices */
+ *   MILLRACE_SIM_NAME     the name of the devices
+ *   MILLRACE_SIM_CUPTI    what is wrong with CUPTI (cupti.c) */
 #ifndef MILLRACE_TESTS_CUDA_SIM_SIM_H
 #define MILLRACE_TESTS_CUDA_SIM_SIM_H
 
@@ -82,6 +83,24 @@ CUresult simFailDevice(CUdevice device, CUresult error);
 /* Called in each cuFlushGPUDirectRDMAWrites. A test's RDMA device brings its writes into the memory
  * then, and no earlier. NULL: nothing is called. */
 void simOnFlush(void (*flush)(void));
+
+/* ---- for the simulated CUPTI (cupti.c) ---- */
+
+/* An operation that a thread has enqueued: a kernel, a copy or a fill. */
+struct sim_operation {
+    uint32_t command; /* enum sim_command */
+    uint32_t device, stream, clock;
+    uint32_t call;       /* the number of the call that enqueued it */
+    uint64_t graph_node; /* in a launch of a graph, its node's number; else 0 */
+    const char *kernel;  /* a kernel's name; lives as long as the process */
+    uint64_t size;       /* of a copy or a fill */
+};
+/* Calls `watch` for each operation, in the thread that enqueues it, after it was enqueued. NULL:
+ * nobody watches. From the first watch on, times are kept. */
+CUresult simWatchOperations(void (*watch)(const struct sim_operation *operation));
+/* When an operation ran. *ret_end_ns is 0: it has not ended. */
+CUresult simOperationTime(const struct sim_operation *operation, uint64_t *ret_start_ns,
+                          uint64_t *ret_end_ns);
 
 /* Holds all devices: nothing that is enqueued runs, and who waits for it waits, until the devices
  * are released. Meanwhile an enqueueing call that a real driver would make wait is reported. */

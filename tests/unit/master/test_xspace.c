@@ -56,6 +56,23 @@ static void rows_become_events_of_lines(void **state) {
     str_fini(&out);
 }
 
+static void a_row_of_a_stream_names_its_kernel(void **state) {
+    struct xspace xspace;
+    struct str trace = STR_INIT, out = STR_INIT;
+    make_trace("/job:a/replica:0/task:0/device:GPU:0/stream:7", "mm:MatMul", "sgemm_64@@mm:MatMul#",
+               1000, &trace);
+    make_trace("/job:a/replica:0/task:0/device:CPU:0", "text", "odd@@label", 1000, &trace);
+    xspace_init(&xspace, 0, 100);
+    xspace_add_trace(&xspace, (struct span){trace.data, trace.len}, 42);
+    xspace_write(&xspace, 2000, "h", &out);
+    assert_true(holds(&out, "/job:a/replica:0/task:0/device:GPU:0/stream:7"));
+    assert_true(holds(&out, "sgemm_64 mm:MatMul"));
+    assert_false(holds(&out, "odd"));
+    xspace_fini(&xspace);
+    str_fini(&trace);
+    str_fini(&out);
+}
+
 static void events_beyond_the_limit_are_counted(void **state) {
     struct xspace xspace;
     struct str out = STR_INIT;
@@ -90,6 +107,7 @@ static void every_truncation_is_harmless(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_become_events_of_lines),
+        cmocka_unit_test(a_row_of_a_stream_names_its_kernel),
         cmocka_unit_test(events_beyond_the_limit_are_counted),
         cmocka_unit_test(every_truncation_is_harmless),
     };

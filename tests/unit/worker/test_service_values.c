@@ -178,6 +178,30 @@ static void a_trace_says_what_it_leaves_out(void **state) {
     }
 }
 
+static void a_trace_names_what_a_device_did_for_a_node(void **state) {
+    uint64_t handle = register_graph(&to_worker, &worker, FEED_TO_FETCH, NULL);
+    struct plan *plan = graph_cache_find(worker.service->graphs, handle)->plan;
+    const struct plan_node *pass = plan->nodes;
+    while (strcmp(pass->node->name, "pass") != 0)
+        pass++;
+    struct node_stats rows[] = {
+        {.node = pass, .stream = "/device:GPU:0/stream:all"},
+        {.node = pass, .stream = "/device:GPU:0/stream:7", .activity = "copy_f32"}};
+    struct step_stats stats = {.nodes = rows, .n_nodes = ARRAY_LEN(rows), .plan = plan};
+    struct stats_writer writer;
+    int64_t units = 1000;
+    stats_writer_init(&writer, &stats, worker.service->home, 1 << 20);
+    assert_true(stats_writer_run(&writer, &units));
+    const char *all = memmem(writer.out.data, writer.out.len, "/device:GPU:0/stream:all", 24),
+               *own = memmem(writer.out.data, writer.out.len, "/device:GPU:0/stream:7", 22);
+    assert_true(all && own && all < own);
+    const char *end = writer.out.data + writer.out.len;
+    assert_non_null(memmem(all, (size_t)(own - all), "pass:Identity", 13));
+    assert_null(memmem(all, (size_t)(own - all), "copy_f32", 8));
+    assert_non_null(memmem(own, (size_t)(end - own), "copy_f32@@pass:Identity#", 24));
+    stats_writer_fini(&writer);
+}
+
 /* ---- graphs ---- */
 
 static void a_graph_beyond_the_limit_is_refused_and_not_the_connection(void **state) {
@@ -202,6 +226,7 @@ int main(void) {
         TEST(the_loop_does_not_encode_many_strings),
         TEST(a_step_is_cancelled_while_its_fetches_are_encoded),
         TEST(a_trace_says_what_it_leaves_out),
+        TEST(a_trace_names_what_a_device_did_for_a_node),
         TEST(a_graph_beyond_the_limit_is_refused_and_not_the_connection),
     };
     return RUN_SERVICE_TESTS(tests);

@@ -1,0 +1,111 @@
+/* Modes of cuda_steps: traced training steps, whose rows are printed for run_activities.py. With
+ * MILLRACE_STEPS_TRACE=auto CUPTI tells the times, otherwise events do. */
+#include "tests/cuda/steps.h"
+
+#include <stdio.h>
+
+#include "common/base/clock.h"
+
+enum { N_WARM = 8, N_TRACED = 4, SLACK_NS = 1000 };
+
+static uint64_t replays(void) {
+    uint64_t counts[N_DEVICE_COUNTS];
+    devices[N_CPUS].ops->counts(&devices[N_CPUS], counts);
+    return counts[DEVICE_REPLAYS];
+}
+
+/* Prints the device's rows in the order of the trace. Returns whether their times can be. */
+static bool print_rows(const struct step_stats *stats, int64_t begin_ns) {
+    const struct node_stats *all = NULL; /* the node's row, before those of its activities */
+    int64_t now_ns = clock_now_ns();
+    bool is_well = true;
+    for (size_t i = 0; i < stats->n_nodes; i++) {
+        const struct node_stats *row = &stats->nodes[i];
+        const char *stream = row->stream ? strstr(row->stream, "GPU:0/stream:") : NULL;
+        if (!row->stream)
+            continue;
+        bool is_row_well = stream && row->start_ns >= begin_ns - SLACK_NS &&
+                           row->end_ns >= row->start_ns && row->end_ns <= now_ns;
+        if (row->activity)
+            is_row_well &= all && all->node == row->node && row->start_ns >= all->start_ns &&
+                           row->end_ns <= all->end_ns && !strstr(stream, "stream:all");
+        else
+            all = row;
+        printf("row %s %s %s %lld %lld%s\n", row->node->node->name,
+               stream ? stream + strlen("GPU:0/") : "-", row->activity ? row->activity : "-",
+               (long long)(row->start_ns - begin_ns), (long long)(row->end_ns - begin_ns),
+               is_row_well ? "" : " wrong");
+        is_well &= is_row_well;
+    }
+    return is_well;
+}
+
+static bool run_traced_step(const struct program *program, struct plan *plan) {
+    struct run run;
+    int64_t begin_ns = clock_now_ns();
+    uint64_t before = replays();
+    start_traced(&run, program, plan);
+    struct status *st = end_plan(&run);
+    printf("step of %s: %s, %llu replays\n", program->name, st ? status_message(st) : "ok",
+           (unsigned long long)(replays() - before));
+    bool is_well = !st && print_rows(run.execution.stats, begin_ns);
+    status_unref(st);
+    step_stats_free(run.execution.stats);
+    run_clear(&run);
+    return is_well;
+}
+
+static struct status *run_step(const struct program *program, struct plan *plan) {
+    struct run run;
+    start_plan(&run, program, plan);
+    struct status *st = end_plan(&run);
+    run_clear(&run);
+    return st;
+}
+
+static bool train(const struct program *init, const struct program *program) {
+    struct container_table *before = containers;
+    struct plan *plan = NULL, *init_plan = NULL;
+    bool is_well = true;
+    containers = container_table_new();
+    struct status *st = make_plan(init, false, &init_plan);
+    if (!st)
+        st = run_step(init, init_plan);
+    if (!st)
+        st = make_plan(program, false, &plan);
+    for (int i = 0; i < N_WARM && !st; i++)
+        st = run_step(program, plan);
+    for (int i = 0; i < N_TRACED && !st; i++)
+        is_well &= run_traced_step(program, plan);
+    if (!st) /* and nothing is left of the traces */
+        st = run_step(program, plan);
+    if (st)
+        printf("%s: %s\n", program->name, status_message(st));
+    is_well &= !st;
+    status_unref(st);
+    plan_unref(plan);
+    plan_unref(init_plan);
+    container_table_free(containers);
+    containers = before;
+    return is_well;
+}
+
+bool run_activities(void) { return train(&mlp_init, &mlp_step) & train(&net_init, &net_step); }
+
+/* The device is lost while a traced step is under way: the step fails, and its trace is freed. */
+bool run_lost_activities(void) {
+    struct plan *plan = NULL;
+    struct run run;
+    struct status *st = make_plan(&programs[0], false, &plan);
+    CHECK(!st);
+    CHECK(driver.kill("cuLaunchKernel", 2) == 0);
+    start_traced(&run, &programs[0], plan);
+    st = end_plan(&run);
+    bool has_failed = st != NULL;
+    printf("lost: %s\n", st ? status_message(st) : "nothing failed");
+    status_unref(st);
+    step_stats_free(run.execution.stats);
+    run_clear(&run);
+    plan_unref(plan);
+    return has_failed;
+}

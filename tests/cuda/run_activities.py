@@ -179,6 +179,14 @@ class Suite:
         """Work that the device began after a moment has times after that moment."""
         return run("traced", "auto", "", self.seed)[1]
 
+    def at_once(self):
+        """Traces of several threads: each has its own rows, whatever is lost."""
+        for faults in ("", "drop:3", "shuffle,unknown", "late"):
+            output, problem = run("activities at once", "auto", faults, self.seed)
+            if problem or len(set(re.findall(r"^at once: ok, (\d+) rows$", output, re.M))) != 1:
+                return f"{problem or 'rows differ'} ({faults})\n{output}"
+        return None
+
     def loss(self, faults):
         output, problem = run("activities", "auto", faults, self.seed)
         steps = steps_of(output)
@@ -217,6 +225,7 @@ class Suite:
         yield "events", self.events
         yield "complete", self.complete
         yield "clock", self.clock
+        yield "at once", self.at_once
         yield "missing", self.missing
         yield "lost", self.lost
         for faults in LOSSES:

@@ -6,7 +6,7 @@
 
 #include "common/base/clock.h"
 
-enum { N_WARM = 8, N_TRACED = 4, SLACK_NS = 1000 };
+enum { N_WARM = 8, N_TRACED = 4, N_THREADS = 3, N_AT_ONCE = 12, SLACK_NS = 1000 };
 
 static uint64_t replays(void) {
     uint64_t counts[N_DEVICE_COUNTS];
@@ -91,6 +91,69 @@ static bool train(const struct program *init, const struct program *program) {
 }
 
 bool run_activities(void) { return train(&mlp_init, &mlp_step) & train(&net_init, &net_step); }
+
+/* ---- several traced steps at once ---- */
+
+/* Are the rows of all steps those of the first one? */
+static bool trace_some(const struct program *init, const struct program *program) {
+    struct plan *plan = NULL, *init_plan = NULL;
+    size_t n_expected = 0;
+    bool is_well = true;
+    struct status *st = make_plan(init, false, &init_plan);
+    if (!st)
+        st = run_step(init, init_plan);
+    if (!st)
+        st = make_plan(program, false, &plan);
+    for (int i = 0; i < N_AT_ONCE && !st; i++) {
+        struct run run;
+        int64_t begin_ns = clock_now_ns();
+        size_t n_rows = 0;
+        start_traced(&run, program, plan);
+        st = end_plan(&run);
+        const struct step_stats *stats = run.execution.stats;
+        for (size_t k = 0; k < stats->n_nodes && !st; k++) {
+            const struct node_stats *row = &stats->nodes[k];
+            n_rows += row->stream && !row->activity;
+            is_well &= !row->stream ||
+                       (row->start_ns >= begin_ns - SLACK_NS && row->end_ns >= row->start_ns);
+        }
+        n_expected = i == 0 ? n_rows : n_expected;
+        is_well &= st || (n_rows == n_expected && n_rows > 0);
+        step_stats_free(run.execution.stats);
+        run_clear(&run);
+    }
+    printf("at once: %s, %zu rows\n",
+           st        ? status_message(st)
+           : is_well ? "ok"
+                     : "wrong rows",
+           n_expected);
+    is_well &= !st;
+    status_unref(st);
+    plan_unref(plan);
+    plan_unref(init_plan);
+    return is_well;
+}
+
+static void *run_thread(void *arg) {
+    bool *ret_is_well = arg;
+    containers = container_table_new();
+    *ret_is_well = trace_some(&mlp_init, &mlp_step);
+    container_table_free(containers);
+    containers = NULL;
+    return NULL;
+}
+
+bool run_activities_at_once(void) {
+    pthread_t threads[N_THREADS];
+    bool is_well[N_THREADS], are_well = true;
+    for (int i = 0; i < N_THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, run_thread, &is_well[i]) == 0);
+    for (int i = 0; i < N_THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        are_well &= is_well[i];
+    }
+    return are_well;
+}
 
 /* The device is lost while a traced step is under way: the step fails, and its trace is freed. */
 bool run_lost_activities(void) {

@@ -40,10 +40,10 @@ UNARY = {
     "input": "Conj Identity StopGradient Real Imag Angle".split(),
 }
 BINARY = {
-    ("x", "y"): ("Add AddV2 Sub Mul Maximum Minimum SquaredDifference DivNoNan MulNoNan RealDiv Div "
-                 "Equal NotEqual Less LessEqual Greater GreaterEqual Pow Atan2 BitwiseAnd BitwiseOr "
-                 "BitwiseXor FloorMod FloorDiv TruncateDiv LeftShift RightShift Xdivy Xlogy "
-                 "LogicalAnd LogicalOr").split(),
+    ("x", "y"): ("Add AddV2 Sub Mul Maximum Minimum SquaredDifference DivNoNan MulNoNan RealDiv "
+                 "Div Equal NotEqual Less LessEqual Greater GreaterEqual Pow Atan2 BitwiseAnd "
+                 "BitwiseOr BitwiseXor FloorMod FloorDiv TruncateDiv LeftShift RightShift Xdivy "
+                 "Xlogy LogicalAnd LogicalOr").split(),
     ("y", "dy"): "TanhGrad SigmoidGrad SqrtGrad RsqrtGrad InvGrad".split(),
     ("gradients", "features"): "ReluGrad Relu6Grad SoftplusGrad LeakyReluGrad".split(),
 }
@@ -148,9 +148,21 @@ class _Builder:
             t = raw.SelectV2(condition=raw.IsNan(x=t), t=low, e=t)
         return raw.Cast(x=t, DstT=tf.as_dtype(to), Truncate=self.rng.integers(5) == 0)
 
+    def almost_nothing(self, t):
+        """What a rewriter would like to leave out, and often must not."""
+        kind, n = int(self.rng.integers(5)), self.pick((0, 0, 1, -1))
+        if kind == 0:
+            return self.cast(self.cast(t))
+        if kind == 1:
+            return raw.Neg(x=raw.Neg(x=t))
+        rounded = raw.Mul(x=t, y=tf.constant(n, _name(t)))
+        return self.pick((raw.AddV2, raw.Sub, raw.Mul))(x=rounded, y=tf.constant(n * n, _name(t)))
+
     def elementwise(self, among=None):
         kind, t = self.rng.random(), self.take(among=among)
-        if kind < 0.4:
+        if kind < 0.2:
+            return self.almost_nothing(t)
+        if kind < 0.45:
             return self.unary(t)
         if kind < 0.75:
             return self.binary(t, among)

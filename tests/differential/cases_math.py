@@ -572,6 +572,21 @@ def product_cases(rng):
         yield f"MatMul/few rows/{m},{k},{n}", lambda a=a, b=b: [
             RAW.MatMul(a=const(a, "float32"), b=const(b, "float32"), transpose_b=True)], {
                 "rtol": 1e-4, "atol": 1e-4}
+    # rows of slices: a GPU has them where they are, aligned to an element only
+    for dtype in ("bfloat16", "half", "float32", "float64", "complex64"):
+        own = numpy.random.default_rng(13)
+        a, b = oracle.sample(own, dtype, (72, 13)), oracle.sample(own, dtype, (24, 13))
+        yield f"MatMul/{dtype}/rows of slices", lambda d=dtype, a=a, b=b: [
+            RAW.MatMul(a=const(a, d)[1:], b=const(b, d)[3:], transpose_b=True)], {
+                "rtol": 6e-2, "atol": 2} if dtype in ("bfloat16", "half") else {
+                    "rtol": 2e-4, "atol": 2e-4}
+
+    def long_stack():  # of more products than fit in a dimension of a GPU's grid
+        x = tf.reshape(tf.cast(tf.range(140_000) % 7, tf.float32), [70_000, 1, 2])
+        y = tf.reshape(x * 2 - 3, [70_000, 2, 1])
+        return [RAW.BatchMatMulV2(x=x, y=y)[::997]]
+
+    yield "BatchMatMulV2/long stack", long_stack
     for shapes in (((2, 3), (2, 3)), ((2,), (2, 3)), ((2, 2), (2,)), ((2, 2, 3), (2, 3, 2)),
                    ((2, 3), (1, 3, 2))):
         yield f"MatMul/wrong/{shapes}", lambda s=shapes: [

@@ -2,6 +2,7 @@
  * are read by norm_packs.cu. Narrow floats are computed in float. */
 #include "kernels/cuda/ops/device_types.h"
 #include "kernels/cuda/ops/norm_args.h"
+#include "kernels/cuda/ops/norm_tree.h"
 #include "kernels/cuda/ops/windows.h"
 
 /* Of a loop whose loads are to be under way at once. */
@@ -12,20 +13,6 @@
 #endif
 
 /* ---- sums of a chunk of rows ---- */
-
-/* Adds up the numbers of the threads of each channel. Every thread of the block calls it. */
-__device__ static inline float norm_sum(float *shared, int width, float value) {
-    shared[threadIdx.x] = value;
-    __syncthreads();
-    for (int half = NORM_THREADS / 2; half >= width; half /= 2) {
-        if ((int)threadIdx.x < half)
-            shared[threadIdx.x] += shared[threadIdx.x + half];
-        __syncthreads();
-    }
-    float total = shared[threadIdx.x % width];
-    __syncthreads();
-    return total;
-}
 
 /* The rows of a channel that this thread reads. INNER: is `inner` more than 1? */
 template <bool INNER> struct norm_share {
@@ -107,32 +94,35 @@ __device__ static inline void norm_moments(const norm_chunks_args &args) {
         int n = share.load(args.rows, static_cast<const T *>(args.x), r, values);
         all.merge(norm_moment_of(values, n));
     }
-    shared[threadIdx.x] = all;
-    __syncthreads();
-    for (int half = NORM_THREADS / 2; half >= args.rows.width; half /= 2) {
-        if ((int)threadIdx.x < half)
-            shared[threadIdx.x].merge(shared[threadIdx.x + half]);
-        __syncthreads();
-    }
+    norm_tree(shared, args.rows.width, all);
     share.store(args, shared[threadIdx.x].mean, shared[threadIdx.x].squares);
 }
 
+/* The sums of g and of g · (x - mean). */
+struct norm_pair {
+    float sum, product;
+    __device__ void merge(const norm_pair &other) {
+        sum += other.sum;
+        product += other.product;
+    }
+};
+
 template <class T, bool INNER>
 __device__ static inline void norm_sums(const norm_chunks_args &args) {
-    __shared__ float shared[NORM_THREADS];
+    __shared__ norm_pair shared[NORM_THREADS];
     norm_share<INNER> share(args.rows);
-    float mean = share.is_channel ? args.mean[share.channel] : 0, sum = 0, product = 0;
-    float x[NORM_TILE], g[NORM_TILE];
+    norm_pair all = {0, 0};
+    float mean = share.is_channel ? args.mean[share.channel] : 0, x[NORM_TILE], g[NORM_TILE];
     for (int64_t r = share.begin; r < share.end; r += NORM_TILE * share.step) {
         share.load(args.rows, static_cast<const T *>(args.x), r, x);
         share.load(args.rows, static_cast<const T *>(args.g), r, g);
         for (int i = 0; i < NORM_TILE; i++) {
-            sum += g[i]; /* zeros behind the last */
-            product += g[i] * (x[i] - mean);
+            all.sum += g[i]; /* zeros behind the last */
+            all.product += g[i] * (x[i] - mean);
         }
     }
-    sum = norm_sum(shared, args.rows.width, sum);
-    share.store(args, sum, norm_sum(shared, args.rows.width, product));
+    norm_tree(shared, args.rows.width, all);
+    share.store(args, shared[threadIdx.x].sum, shared[threadIdx.x].product);
 }
 
 /* ---- each channel's numbers ---- */

@@ -5,6 +5,7 @@
  * Sums are merged in an order that the sizes decide. An address decides only how a pack is read. */
 #include "kernels/cuda/ops/device_types.h"
 #include "kernels/cuda/ops/norm_args.h"
+#include "kernels/cuda/ops/norm_tree.h"
 
 #ifdef __CUDACC__
 #define NORM_UNROLL _Pragma("unroll")
@@ -138,19 +139,19 @@ __device__ static inline void norm_packs_moments(const norm_chunks_args &args) {
         place.load<ALIGNED, NORM_TILE>(x, n, values);
         all.merge(norm_moments_of(values, n < NORM_TILE ? n : (int)NORM_TILE));
     }
-    shared[threadIdx.x] = all;
-    __syncthreads();
-    for (int half = NORM_THREADS / 2; half >= args.rows.width; half /= 2) {
-        if ((int)threadIdx.x < half)
-            shared[threadIdx.x].merge(shared[threadIdx.x + half]);
-        __syncthreads();
-    }
+    norm_tree(shared, args.rows.width, all);
     place.store(args, shared[threadIdx.x].mean, shared[threadIdx.x].squares);
 }
 
 /* The sums of g and of g · (x - mean). */
 struct norm_sums_of_four {
     norm_four sum, product;
+    __device__ void merge(const norm_sums_of_four &other) {
+        for (int k = 0; k < NORM_VECTOR; k++) {
+            sum.at[k] += other.sum.at[k];
+            product.at[k] += other.product.at[k];
+        }
+    }
 };
 
 template <class T, bool ALIGNED>
@@ -171,18 +172,7 @@ __device__ static inline void norm_packs_sums(const norm_chunks_args &args) {
             }
         }
     }
-    shared[threadIdx.x] = all;
-    __syncthreads();
-    for (int half = NORM_THREADS / 2; half >= args.rows.width; half /= 2) {
-        if ((int)threadIdx.x < half) {
-            const norm_sums_of_four &other = shared[threadIdx.x + half];
-            for (int k = 0; k < NORM_VECTOR; k++) {
-                shared[threadIdx.x].sum.at[k] += other.sum.at[k];
-                shared[threadIdx.x].product.at[k] += other.product.at[k];
-            }
-        }
-        __syncthreads();
-    }
+    norm_tree(shared, args.rows.width, all);
     place.store(args, shared[threadIdx.x].sum, shared[threadIdx.x].product);
 }
 

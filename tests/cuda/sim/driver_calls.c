@@ -1,6 +1,7 @@
 /* What every call begins with: it is counted, and it may have been told to fail. */
 #include "tests/cuda/sim/driver.h"
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,10 @@ static void wait_for_release(enum call call) {
 static atomic_int killer = -1;
 static atomic_ulong killer_at;
 
+/* The call in which the program itself is killed, and which one of its kind. */
+static int last = -1;
+static unsigned long last_at;
+
 /* The call that waits for a test, which one of its kind, and the named pipe that the test opens. */
 static int gate = -1;
 static unsigned long gate_at;
@@ -79,6 +84,8 @@ CUresult call_begin(enum call call) {
     unsigned long n = atomic_fetch_add_explicit(&counts[call], 1, memory_order_relaxed) + 1;
     if (atomic_load_explicit(&is_blocked[call], memory_order_relaxed))
         wait_for_release(call);
+    if ((int)call == last && n == last_at)
+        raise(SIGKILL);
     if ((int)call == gate && n == gate_at)
         wait_at_gate();
     if ((int)call == atomic_load_explicit(&killer, memory_order_acquire) && n == killer_at)
@@ -146,6 +153,19 @@ static void killer_read(void) {
     }
 }
 
+static void last_read(void) {
+    const char *text = getenv("MILLRACE_SIM_LAST");
+    char symbol[64];
+    if (text == NULL || *text == '\0')
+        return;
+    if (sscanf(text, "%63[^:]:%lu", symbol, &last_at) == 2)
+        last = call_find(symbol);
+    if (last < 0) {
+        link_report("MILLRACE_SIM_LAST: not SYMBOL:N, or no such call");
+        failures_result = CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 static void gate_read(void) {
     const char *text = getenv("MILLRACE_SIM_GATE");
     char symbol[64];
@@ -189,6 +209,7 @@ static void failures_read(void) {
     }
     free(copy);
     killer_read();
+    last_read();
     gate_read();
 }
 

@@ -16,6 +16,7 @@
  *                         second call does, from the first on. One row for each SYMBOL
  *   MILLRACE_SIM_KILL     SYMBOL:N: the Nth call of SYMBOL kills the device process before it does
  *                         anything, so all devices are lost
+ *   MILLRACE_SIM_LAST     SYMBOL:N: the program is killed (SIGKILL) in the Nth call of SYMBOL
  *   MILLRACE_SIM_GATE     SYMBOL:N:PATH: the Nth call of SYMBOL waits until another process opens
  *                         the named pipe PATH for writing
  *   MILLRACE_SIM_REPORT   the file that reports are appended to (default standard error)

@@ -44,8 +44,8 @@ struct device_copy {
     /* Whose work makes the value: host_data of its kernels. If that work was held back and has
      * failed since, a copy to the host fails, too. NULL: not known. */
     const void *owner;
-    /* The name of the node whose value is copied, for messages; lives as long as the step. NULL: not
-     * known. */
+    /* The name of the node whose value is copied, for messages; lives as long as the step. NULL:
+     * not known. */
     const char *node;
     /* Nobody needs the value before the step ends, so a copy to the host may be enqueued with later
      * work of the owner. Then it starts once that work is flushed. */

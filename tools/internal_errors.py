@@ -12,7 +12,7 @@ REVIEWED = {
     "kernels/cpu/nn/conv_onednn.c": (1, "oneDNN fails, for another reason than memory"),
     "kernels/cuda/blas.c": (1, "cuBLAS fails"),
     "kernels/cuda/compiler.c": (1, "NVRTC fails, which the log tells, and no client"),
-    "kernels/cuda/dnn.c": (1, "cuDNN fails"),
+    "kernels/cuda/dnn_descriptors.c": (1, "cuDNN fails"),
     "kernels/cuda/driver.c": (1, "the CUDA driver fails, for another reason than memory"),
     "kernels/cuda/gpu_graphs.c": (2, "the CUDA driver captures something else; it is only logged"),
     "kernels/cuda/gpu_segments.c": (1, "never; it is only logged"),

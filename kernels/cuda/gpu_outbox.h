@@ -8,8 +8,8 @@
  *   compute stream   │ mul │ … │ copy to slot 5 │ … │ add │ event
  *   copier `out`                                            └─ waits ─ slot 5 ► new value ─ on_done
  *
- * A graph's copy has a fixed destination, so a copy gets the slot that it had in the step before, if
- * that is free: the slot is drawn from how far the step is. */
+ * A graph's copy has a fixed destination, so a copy gets the slot that it had in the step before,
+ * if that is free: the slot is drawn from how far the step is. */
 #ifndef MILLRACE_KERNELS_CUDA_GPU_OUTBOX_H
 #define MILLRACE_KERNELS_CUDA_GPU_OUTBOX_H
 
@@ -28,8 +28,8 @@ bool gpu_outbox_add(struct gpu_device *gpu, struct device_copy *copy);
 /* The segment has ended, and its work is enqueued: hands the copies to their copier. With the
  * device's lock. */
 void gpu_outbox_leave(struct gpu_device *gpu);
-/* The device cannot be locked for the reason `st`: ends the copies of the owner. Their slots are not
- * used again, because what is held back may still be enqueued. */
+/* The device cannot be locked for the reason `st`: ends the copies of the owner. Their slots are
+ * not used again, because what is held back may still be enqueued. */
 void gpu_outbox_fail(struct gpu_device *gpu, const void *owner, struct status *st);
 
 #endif

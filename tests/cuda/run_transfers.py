@@ -8,7 +8,8 @@ devices that reach each other and with devices that do not, with several seeds, 
 of what runs on the devices. Then calls of the driver fail, as in run_failures.py, on devices that
 do not reach each other. With --planted or --long the plugin is also built with each bug of
 planted/transfers-*.patch, and the mode must find it, and with each of planted/team-*.patch and
-planted/segments-*.patch, which the modes "team" and "segments" must find. Ends with "N passed, N failed[, N skipped]".
+planted/segments-*.patch, which the modes "team" and "segments" must find. Ends with "N passed, N
+failed[, N skipped]".
 """
 import argparse
 import concurrent.futures

@@ -285,6 +285,22 @@ def _long_loop():
     return [Run([i, s])]
 
 
+def _invariants(source):
+    """The loop's kernels for GPUs and those for strings take the same value."""
+    fed = tf1.placeholder(tf.float32, [8])
+    with tf.device(WORKER0):
+        v = tf1.get_variable("v", initializer=tf.linspace(-1.0, 2.0, 8), use_resource=False)
+        x = {"fed": fed, "constant": tf.linspace(0.5, 1.5, 8), "variable": v,
+             "computed": tf.strings.to_number(tf.strings.as_string(fed))}[source]
+
+        def body(i, total, words):
+            word = tf.strings.reduce_join(tf.strings.as_string(x, precision=3))
+            return i + 1, tf.tanh(total * x), words + word
+
+        loop = tf1.while_loop(lambda i, *_: i < 3, body, [0, tf.ones([8]), ""])
+    return [Run(v.initializer)] + [Run(loop, {fed: np.linspace(-k, 1, 8)}) for k in range(2)]
+
+
 def _loop_error():
     """An error in some iteration."""
     x = tf.constant([1, 2, 3])
@@ -511,6 +527,8 @@ def cases():
     yield "flow/print_v2", _print_v2
     yield "flow/control_dependencies", _control_dependencies
     yield "flow/long_loop", _long_loop
+    for source in ("fed", "constant", "variable", "computed"):
+        yield f"flow/invariants/{source}", lambda source=source: _invariants(source), {"rtol": 1e-4}
     yield "flow/error_in_an_iteration", _loop_error
     yield "flow/while/across_tasks", _loop_across_tasks
     yield "flow/functional_cond_and_while", _functional_cond

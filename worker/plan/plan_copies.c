@@ -33,8 +33,9 @@ struct copies {
     const bool *is_reference;
     const char *host;   /* the name of the task's first CPU */
     struct u64map made; /* copy_key → struct node: what holds a value in another memory */
-    int *device_of;     /* by node id: index in options->devices, or PLAN_HOST */
-    bool *has_twin;     /* by node id: a Const that some consumer has left */
+    struct node_input *entering; /* by node id: what a frame op took before any input changed */
+    int *device_of;              /* by node id: index in options->devices, or PLAN_HOST */
+    bool *has_twin;              /* by node id: a Const that some consumer has left */
 };
 
 bool plan_has_device_memory(const struct plan_options *options) {
@@ -158,6 +159,30 @@ static struct status *add_copy(struct copies *copies, const struct node_input *f
     return NULL;
 }
 
+/* May the value change between the time at which it arrives and the time at which it is used? */
+static bool is_late(const struct copies *copies, const struct node_input *from) {
+    return dtype_is_ref((enum dtype)from->src->out_types[from->index]) ||
+           copies->is_reference[from->src->id];
+}
+
+/* Does the kernel, which is a debugger's, take a reference to a variable that has no value? */
+static bool takes_uninitialized(const struct node *node) {
+    const struct kernel_def *def = kernel_find(node, "CPU");
+    return def && (def->flags & KERNEL_TAKES_UNINITIALIZED);
+}
+
+static struct status *convert_reference(struct copies *copies, struct node *node, int input,
+                                        int to) {
+    struct node *copy;
+    TRY(add_copy(copies, &node->inputs[input], to, false, &copy));
+    if (to == PLAN_HOST && takes_uninitialized(node))
+        node_set_attr_b(copies->graph, copy, "_takes_uninitialized", true);
+    for (int i = node->n_data; i < node->n_inputs; i++)
+        node_add_control(copies->graph, copy, node->inputs[i].src);
+    node_set_input(node, input, copy, 0);
+    return NULL;
+}
+
 /* The same op for a value in another memory, without its inputs. */
 static struct status *add_twin(struct copies *copies, const struct node *node, int memory,
                                struct node **ret) {
@@ -184,22 +209,26 @@ static struct status *add_constant(struct copies *copies, const struct node *nod
     return node_finish(copies->graph, *ret);
 }
 
-/* An Enter or NextIteration of the converted value. */
+static bool is_frame_op(const struct node *node) {
+    return node_is_op(node, "Enter") || node_is_op(node, "RefEnter") ||
+           node_is_op(node, "NextIteration") || node_is_op(node, "RefNextIteration");
+}
+
+/* An Enter or NextIteration of the value in the memory `to`. Its own input may be a copy by now, or
+ * a constant's twin, in a third memory. */
 static struct status *add_frame_op(struct copies *copies, const struct node *node, int to,
                                    bool keeps_inline, struct node **ret) {
-    struct node_input input = node->inputs[0];
-    if (plan_output_memory(copies->options, input.src, input.index) != to)
-        TRY(converted(copies, &node->inputs[0], to, keeps_inline, &input));
+    struct node_input input = copies->entering[node->id];
+    bool has_to_move = plan_output_memory(copies->options, input.src, input.index) != to;
+    bool is_variable = is_late(copies, &input) && !is_frame_op(input.src);
+    if (has_to_move && !is_variable)
+        TRY(converted(copies, &copies->entering[node->id], to, keeps_inline, &input));
     TRY(add_twin(copies, node, to, ret));
     node_add_input(copies->graph, *ret, input.src, input.index);
     for (int i = 1; i < node->n_inputs; i++)
         node_add_control(copies->graph, *ret, node->inputs[i].src);
-    return node_finish(copies->graph, *ret);
-}
-
-static bool is_frame_op(const struct node *node) {
-    return node_is_op(node, "Enter") || node_is_op(node, "RefEnter") ||
-           node_is_op(node, "NextIteration") || node_is_op(node, "RefNextIteration");
+    TRY(node_finish(copies->graph, *ret));
+    return has_to_move && is_variable ? convert_reference(copies, *ret, 0, to) : NULL;
 }
 
 /* Can the op be on the device of that memory with its output there? */
@@ -230,30 +259,6 @@ static struct status *converted(struct copies *copies, const struct node_input *
 }
 
 /* ---- edges ---- */
-
-/* May the value change between the time at which it arrives and the time at which it is used? */
-static bool is_late(const struct copies *copies, const struct node_input *from) {
-    return dtype_is_ref((enum dtype)from->src->out_types[from->index]) ||
-           copies->is_reference[from->src->id];
-}
-
-/* Does the kernel, which is a debugger's, take a reference to a variable that has no value? */
-static bool takes_uninitialized(const struct node *node) {
-    const struct kernel_def *def = kernel_find(node, "CPU");
-    return def && (def->flags & KERNEL_TAKES_UNINITIALIZED);
-}
-
-static struct status *convert_reference(struct copies *copies, struct node *node, int input,
-                                        int to) {
-    struct node *copy;
-    TRY(add_copy(copies, &node->inputs[input], to, false, &copy));
-    if (to == PLAN_HOST && takes_uninitialized(node))
-        node_set_attr_b(copies->graph, copy, "_takes_uninitialized", true);
-    for (int i = node->n_data; i < node->n_inputs; i++)
-        node_add_control(copies->graph, copy, node->inputs[i].src);
-    node_set_input(node, input, copy, 0);
-    return NULL;
-}
 
 static struct status *convert_input(struct copies *copies, struct node *node, int input) {
     const struct node_input *from = &node->inputs[input];
@@ -303,9 +308,13 @@ struct status *plan_add_copies(struct graph *graph, const struct plan_options *o
     u64map_init(&copies.made);
     copies.device_of = xcalloc((size_t)n_before + 1, sizeof *copies.device_of);
     copies.has_twin = xcalloc((size_t)n_before + 1, sizeof *copies.has_twin);
+    copies.entering = xcalloc((size_t)n_before + 1, sizeof *copies.entering);
     plan_place_carriers(graph, options);
-    for (int id = 0; id < n_before; id++)
+    for (int id = 0; id < n_before; id++) {
         copies.device_of[id] = device_index(options, graph->nodes[id]);
+        if (!graph->nodes[id]->is_removed && is_frame_op(graph->nodes[id]))
+            copies.entering[id] = graph->nodes[id]->inputs[0];
+    }
     for (int id = 0; id < n_before && !st; id++)
         for (int i = 0; !st && !graph->nodes[id]->is_removed && i < graph->nodes[id]->n_data; i++)
             st = convert_input(&copies, graph->nodes[id], i);
@@ -313,6 +322,7 @@ struct status *plan_add_copies(struct graph *graph, const struct plan_options *o
         remove_unused_constants(&copies, n_before);
     free(copies.device_of);
     free(copies.has_twin);
+    free(copies.entering);
     u64map_fini(&copies.made);
     return st;
 }

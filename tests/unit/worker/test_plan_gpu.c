@@ -6,6 +6,8 @@
  *
  *   name = Op(input, input:1, ^control) place -> memory of each output
  *
+ * Each input must be in the memory where its kernel wants it.
+ *
  * With MILLRACE_REGENERATE=1 in the environment the .txt files are written again: review the diff,
  * above all the counts of copies in their first lines. */
 #include <setjmp.h>
@@ -19,6 +21,7 @@
 #include "common/graph/internal_ops.h"
 #include "kernels/cuda/rows/gpu_rows.h"
 #include "tests/tools/step_plan.h"
+#include "worker/plan/plan_internal.h"
 
 static void must(struct status *st) {
     if (st)
@@ -69,6 +72,27 @@ static void print_node(const struct node *node, const char *frame, struct str *o
     str_add_char(out, '\n');
 }
 
+/* The kernels of a GPU take along small values of the host. */
+static bool is_small_constant(const struct node *node) {
+    const struct tensor *value;
+    if (!node_is_op(node, "Const"))
+        return false;
+    must(node_get_tensor(node, "value", &value));
+    return value->storage == TENSOR_INLINE;
+}
+
+static void check_memory(const struct node *node) {
+    for (int i = 0; i < node->n_data && !node_is_op(node, OP_COPY); i++) {
+        const struct node_input *from = &node->inputs[i];
+        bool is_wanted_there = plan_input_memory(&step_plan_options, node, i) != PLAN_HOST;
+        if (dtype_is_ref((enum dtype)from->src->out_types[from->index]) ||
+            plan_takes_any_memory(&step_plan_options, node, i) || is_small_constant(from->src))
+            continue;
+        if (step_plan_output_is_on_gpu(from->src, from->index) != is_wanted_there)
+            fail_msg("%s gets %s:%d in the wrong memory", node->name, from->src->name, from->index);
+    }
+}
+
 struct counts {
     int once, looped; /* copies of a step, and of an iteration */
 };
@@ -86,6 +110,7 @@ static struct counts print_plan(const struct graph *graph, struct str *out) {
         if (node_is_op(node, OP_COPY))
             *(frame == 0 ? &n.once : &n.looped) += 1;
         print_node(node, frames.frames[frame].name, &text);
+        check_memory(node);
     }
     plan_frame_map_fini(&frames);
     str_addf(out, "# copies: %d a step, %d an iteration\n", n.once, n.looped);
@@ -139,6 +164,9 @@ static void functional_lstm_copies_its_counter(void **state) {
     check_plan("lstm_functional", 1, 1);
 }
 
+/* The CPU takes what enters the loop where it was made. */
+static void invariants_enter_from_where_they_are(void **state) { check_plan("invariants", 2, 2); }
+
 int main(void) {
     gpu_add_device_type(NULL, 0);
     const struct CMUnitTest tests[] = {
@@ -147,6 +175,7 @@ int main(void) {
         cmocka_unit_test(residual_copies_the_loss_only),
         cmocka_unit_test(lstm_loop_copies_its_counter),
         cmocka_unit_test(functional_lstm_copies_its_counter),
+        cmocka_unit_test(invariants_enter_from_where_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

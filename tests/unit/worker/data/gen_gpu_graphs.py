@@ -14,9 +14,29 @@ sys.path.insert(0, os.path.join(ROOT, "tools", "gpu"))
 import graphs  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
+tf1 = tf.compat.v1
+
+
+def invariants():
+    """A loop on the GPU takes a value of the CPU and a constant, and so does the CPU within it."""
+    with tf.device("/device:CPU:0"):
+        x = tf.random.uniform([8], name="x")
+        c = tf.constant([0.5] * 8, name="c")
+
+    def body(i, total, part):
+        total = tf.tanh(total * x + c)
+        with tf.device("/device:CPU:0"):
+            part = tf.math.erf(x + part) * c
+        return i + 1, total, part
+
+    _, total, part = tf1.while_loop(lambda i, *_: i < 3, body, [0, tf.zeros([8]), tf.ones([8])])
+    tf.reduce_sum(total + part, name="loss")
+    tf.no_op(name="step")
+
+
 PROGRAMS = {"mlp": graphs.mlp(8, 4), "word2vec": graphs.word2vec(20, 4, 6, 5),
             "lstm": graphs.lstm(4, 3, 5, False), "lstm_functional": graphs.lstm(4, 3, 5, True),
-            "residual": graphs.residual(12, 4, 2)}
+            "residual": graphs.residual(12, 4, 2), "invariants": invariants}
 
 for name, build in PROGRAMS.items():
     with tf.Graph().as_default() as graph:

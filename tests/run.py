@@ -315,7 +315,11 @@ def suite_gpu(options):
                                prefix=["tools/dev", "gpu-sim", "1", "--"]))
     tally.add(run_python_suite("tests/differential/run_cluster.py", options, 14400,
                                arguments=["--gpus"],
-                               prefix=["tools/dev", "gpu-sim", "1", "--"]))
+                               prefix=["tools/dev", "gpu-sim", "2", "--"]))
+    for script in ("run_wrong.py", "run_passes.py"):
+        tally.add(run_python_suite("tests/differential/" + script, options, 14400,
+                                   arguments=["--gpus"],
+                                   prefix=["tools/dev", "gpu-sim", "2", "--"]))
     tally.add(run_python_suite("tests/cuda/run_networks.py", options))
     tally.add(run_python_suite("tests/cuda/run_segments.py", options))
     tally.add(run_python_suite("tests/cuda/run_activities.py", options))

@@ -1,5 +1,5 @@
-"""What run_cluster.py --gpus expects to differ where every task has a GPU: TensorFlow, which is the
-oracle, has none."""
+"""What run_cluster.py and run_wrong.py --gpus expect to differ where every task has a GPU:
+TensorFlow, which is the oracle, has none."""
 
 import os
 import re
@@ -8,14 +8,18 @@ import tempfile
 # Cases about clusters without GPUs.
 OF_A_CLUSTER_WITHOUT_GPUS = {
     "error/no_such_device": "a GPU is such a device",
+    "device_of_no_type": "a GPU is such a device",
     "session/gpu_without_soft_placement": "there is a GPU",
     "client/unknown_devices": "a GPU is a known device",
+    "resource/shared_with_another_type": "a variable of int32 is on the CPU, one of float on the "
+                                         "GPU: two of one name",
+    "resource/ref_shared_with_another_type": "likewise",
     "session/full_trace": "a GPU's rows are devices of a trace",
 }
 # A GPU does not report a bad element (docs/gpu.md).
 UNCHECKED = re.compile(
     r"is not in \[0, \d+\)|segment ids are not increasing|does not index into shape|"
-    r"Received a label value of")
+    r"Received a label value of|seq_lens\(\d+\) > input.dims")
 # Scripts that expect such a report; their notes are codes, without a message.
 UNCHECKED_SCRIPTS = {"session/sixteen_threads", "client/partial_runs", "client/control_flow",
                      "client/names_of_errors"}

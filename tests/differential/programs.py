@@ -40,6 +40,8 @@ tf1.disable_control_flow_v2()
 tf1.logging.set_verbosity(tf1.logging.ERROR)
 
 PS, WORKER0, WORKER1 = TASKS = ("/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1")
+# where random programs put nodes; run_cluster.py --gpus adds the devices of the tasks
+PLACES = [*TASKS]
 TOLERANCE = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-12, "complex64": 1e-5,
              "complex128": 1e-12, "bfloat16": 1.6e-2}
 

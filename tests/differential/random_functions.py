@@ -7,7 +7,7 @@ another, and gradients through all of it. A case is a seed: the same graph in ev
 
 import numpy as np
 import random_loops
-from programs import TASKS, Run, tf, tf1
+from programs import PLACES, Run, tf, tf1
 from programs_functions import v2
 
 
@@ -18,7 +18,7 @@ class _Builder(random_loops._Builder):  # noqa: SLF001
 
     def __init__(self, seed):
         super().__init__(seed)
-        with tf.device(str(self.rng.choice(TASKS))):
+        with tf.device(str(self.rng.choice(PLACES))):
             self.count = tf1.get_variable("count", initializer=0, use_resource=True)
 
     def call(self, values, depth):

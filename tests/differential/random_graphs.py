@@ -11,7 +11,7 @@ is a seed: the same graph in every run.
 """
 
 import numpy as np
-from programs import TASKS, Run, tf, tf1
+from programs import PLACES, Run, tf, tf1
 
 DTYPES = ("float32", "float64", "int32", "int64", "bool", "string")
 N_RUNS = 5
@@ -133,7 +133,7 @@ class _Builder:
             self.updates.append(tf1.assign_add(v, tf.ones_like(v.initial_value)))
 
     def task(self):
-        return str(self.rng.choice(TASKS + ("/job:worker", "")))
+        return str(self.rng.choice([*PLACES, "/job:worker", ""]))
 
     def grow(self, n_nodes):
         for _ in range(n_nodes):

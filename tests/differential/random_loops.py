@@ -8,7 +8,7 @@ seed: the same graph in every run.
 """
 
 import numpy as np
-from programs import TASKS, Run, tf, tf1
+from programs import PLACES, Run, tf, tf1
 
 MAX_DEPTH = 3
 N_FEEDS = 3
@@ -23,7 +23,7 @@ class _Builder:
         self.made = []  # what stands outside of all conds and loops
 
     def somewhere(self):
-        return tf.device(str(self.rng.choice(TASKS + ("",))))
+        return tf.device(str(self.rng.choice([*PLACES, ""])))
 
     def pick(self, values):
         return values[int(self.rng.integers(len(values)))]

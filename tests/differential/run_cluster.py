@@ -2,7 +2,7 @@
 """Runs graph programs on a cluster of ours and in TensorFlow, and compares the results.
 
     run_cluster.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--messages] [--trace]
-    tools/dev gpu-sim 1 -- .venv/bin/python tests/differential/run_cluster.py --gpus
+    tools/dev gpu-sim 2 -- .venv/bin/python tests/differential/run_cluster.py --gpus
 
 programs_*.py    programs of the kind that clients have (programs.py says what a case is)
 sessions.py      programs whose point is the session; the oracle is a cluster of TensorFlow's own
@@ -10,10 +10,11 @@ servers
 random_*.py      graphs, control flow over several tasks, and session scripts, from seeds
 cases_*.py       the kernels' cases, each on a random task
 
-Without --long a seeded sample. With --gpus each task has a simulated GPU, so what asks for no
-device is there; TensorFlow has none. gpu_differences.py says what differs then, and a device that
-finds a misuse fails the case. After every case all daemons must live and no step may be left. The
-last line is "N passed, N failed[, N skipped]".
+Without --long a seeded sample. With --gpus each task has simulated GPUs, so what asks for no
+device is there, and random programs also ask for single devices; TensorFlow has none.
+gpu_differences.py says what differs then, and a device that finds a misuse fails the case. After
+every case all daemons must live and no step may be left. The last line is "N passed, N failed[, N
+skipped]".
 """
 
 import glob
@@ -339,11 +340,13 @@ class Runner:
 
     def start(self):
         self.cluster.start()
-        if self.arguments.gpus:
-            with tf1.Session(self.cluster.target) as session:
-                names = [device.name for device in session.list_devices()]
-            if not any("GPU" in name for name in names):
-                raise SystemExit(f"run_cluster.py: --gpus, and the tasks have none: {names}")
+        if self.arguments.gpus and not any("GPU" in name for name in self.device_names()):
+            raise SystemExit(f"run_cluster.py: --gpus, and the tasks have none: "
+                             f"{self.device_names()}")
+
+    def device_names(self):
+        with tf1.Session(self.cluster.target) as session:
+            return [device.name for device in session.list_devices()]
 
     def case(self, name, function):
         if not self.cluster.daemons:
@@ -403,6 +406,12 @@ class Runner:
             name, build, options = _with_options(case)
             return name, lambda: run_program(self.cluster, name, build, options, arguments)
 
+        def random_program(case):
+            name, build, options = _with_options(case)
+            if arguments.gpus:
+                options = {**options, "config": tf1.ConfigProto(allow_soft_placement=True)}
+            return program((name, build, options))
+
         def script(case):
             name, function, options = _with_options(case)
             return name, lambda: run_script(self.cluster, name, function, options, arguments)
@@ -418,6 +427,9 @@ class Runner:
             n = min(limits.get(kind, len(found)), len(found))
             return [found[i] for i in sorted(rng.sample(range(len(found)), n))]
 
+        if arguments.gpus:
+            self.start()
+            programs.PLACES += self.device_names()
         if wanted("docs/compatibility"):
             self.section("docs", [("docs/compatibility", check_compatibility_page)])
         self.section("programs", [program(c) for c in some("programs", [
@@ -426,13 +438,13 @@ class Runner:
             *sessions.scripts(), *sessions_batch.scripts(), *sessions_client.scripts(),
             *sessions_data.scripts(), *sessions_queue.scripts()])])
         self.section("random",
-                     [program(c) for c in random_graphs.cases(arguments.seed, limits["random"])
-                      if wanted(c[0])])
+                     [random_program(c) for c in random_graphs.cases(arguments.seed,
+                             limits["random"]) if wanted(c[0])])
         self.section("loops",
-                     [program(c) for c in random_loops.cases(arguments.seed, limits["loops"])
+                     [random_program(c) for c in random_loops.cases(arguments.seed, limits["loops"])
                       if wanted(c[0])])
         self.section("functions",
-                     [program(c) for c in random_functions.cases(arguments.seed,
+                     [random_program(c) for c in random_functions.cases(arguments.seed,
                              limits["functions"]) if wanted(c[0])])
         self.section("reads",
                      [(name, lambda build=build: run_reads(self.cluster, build))
@@ -461,7 +473,7 @@ def main():
     parser.add_argument("--messages", action="store_true",
                         help="show both messages where runs fail")
     parser.add_argument("--gpus", action="store_true",
-                        help="the tasks have GPUs: run it under tools/dev gpu-sim 1 --")
+                        help="the tasks have GPUs: run it under tools/dev gpu-sim 2 --")
     arguments = parser.parse_args()
     if arguments.gpus:
         with gpu_differences.DeviceReport() as report:

@@ -3,6 +3,7 @@
 the same, bit by bit.
 
     run_passes.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--trace]
+    tools/dev gpu-sim 2 -- .venv/bin/python tests/differential/run_passes.py --gpus
 
 What can be switched: placement by cost (tf-master --placement), late receives (--recv-scheduling),
 the optional passes (tf-master --disable-passes, and OptimizerOptions.L0 of a session), outputs that
@@ -12,7 +13,9 @@ those of programs_*.py, random graphs, some of them with many control edges, wit
 with odd values, types and shapes, and random control flow. Passes that are off by default
 (--enable-passes) may change the last bits, so they have random graphs of their own.
 There are two sets of tasks, one with all options off. Each has a master for each way to compile.
-Without --long a seeded sample. The last line is "N passed, N failed".
+With --gpus each task has simulated GPUs. The last bits of a CPU may be others than those of a GPU,
+so nothing is folded then, and what is placed by cost is only close. Without --long a seeded sample.
+The last line is "N passed, N failed".
 """
 
 import os
@@ -22,6 +25,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import gpu_differences  # noqa: E402
 import numpy as np  # noqa: E402
 import programs  # noqa: E402
 import random_graphs  # noqa: E402
@@ -40,6 +44,7 @@ LONG = {"programs": None, "random": 1000, "waiting": 1000, "elementwise": 1000, 
         "gathers": 1000, "reductions": 1000, "operands": 1000, "redundant": 1000, "loops": 500,
         "known": 500, "invariants": 500, "large": 300,
         "odd": 1000, "odd products": 500}
+GPU_SAMPLE = {kind: max(1, n // 4) for kind, n in SAMPLE.items()} | {"programs": 12}
 PLAIN_TASKS = ("--no-in-place", "--no-fused-code", "--unix", "off", "--threads", "1")
 # The optional ones.
 PASSES = ("simplify", "invariants", "fold", "branches", "cse", "waits", "controls", "fuse",
@@ -73,12 +78,24 @@ OPT_IN_WAYS = {
 }
 
 
+def without_folding(ways):
+    """The ways that are not about folding, and that do not fold."""
+    return {name: (is_plain, flags if "--disable-passes" in flags
+                   else (*flags, "--disable-passes", "fold"), is_l0)
+            for name, (is_plain, flags, is_l0) in ways.items() if "fold" not in name}
+
+
 class Clusters:
     """One set of tasks that is plain and one that is not; for each way a master."""
 
-    def __init__(self, bin_dir):
-        self.sets = {is_plain: Cluster(bin_dir=bin_dir, worker_flags=PLAIN_TASKS if is_plain
-                                       else ()) for is_plain in (False, True)}
+    def __init__(self, bin_dir, has_gpus=False):
+        gpu = ("--gpu", "require") if has_gpus else ()
+        self.sets = {is_plain: Cluster(bin_dir=bin_dir, worker_flags=(*gpu, *PLAIN_TASKS)
+                                       if is_plain else gpu) for is_plain in (False, True)}
+        self.ways, self.opt_in_ways = ((without_folding(WAYS), without_folding(OPT_IN_WAYS))
+                                       if has_gpus else (WAYS, OPT_IN_WAYS))
+        # costs may say that the CPU computes a node
+        self.exact_ways = set(WAYS) - ({"placed by cost"} if has_gpus else set())
         self.targets = {}
 
     def start(self):
@@ -86,7 +103,7 @@ class Clusters:
         for is_plain, cluster in self.sets.items():
             cluster.start()
             masters[is_plain, ()] = cluster.target
-        for name, (is_plain, flags, _) in {**WAYS, **OPT_IN_WAYS}.items():
+        for name, (is_plain, flags, _) in {**self.ways, **self.opt_in_ways}.items():
             key = is_plain, flags
             if key not in masters:
                 masters[key] = self.sets[is_plain].add_master(flags)
@@ -123,22 +140,25 @@ def exactly(options):
 
 
 class Runner:
-    def __init__(self, arguments):
-        self.arguments, self.clusters = arguments, Clusters(arguments.bin)
+    def __init__(self, arguments, report=None):
+        """report: a gpu_differences.DeviceReport."""
+        self.arguments, self.report = arguments, report
+        self.clusters = Clusters(arguments.bin, arguments.gpus)
         self.passed = self.failed = self.n_runs = 0
 
     def difference(self, build, options):
         is_opt_in, may_fail = options.get("is_opt_in"), options.get("may_fail")
         options = {key: value for key, value in options.items()
                    if key not in ("is_opt_in", "may_fail")}
+        ways = self.clusters.opt_in_ways if is_opt_in else self.clusters.ways
         outcomes = {name: run_way(self.clusters.targets[name], build, options, is_l0) for name,
-                    (_, _, is_l0) in (OPT_IN_WAYS if is_opt_in else WAYS).items()}
+                    (_, _, is_l0) in ways.items()}
         for name, found in outcomes.items():
             for index, (our, wanted) in enumerate(zip(found, outcomes[REFERENCE])):
                 self.n_runs += 1
                 if may_fail and our.code:
                     continue  # the reference may have left out the node that fails
-                is_exact = name in WAYS
+                is_exact = name in self.clusters.exact_ways
                 difference = programs.outcome_difference(our, wanted, exactly(options) if is_exact
                                                          else options)
                 if difference:
@@ -154,6 +174,8 @@ class Runner:
                 problem = self.difference(build, options)
             if watchdog.complaint:
                 raise ClusterError(watchdog.complaint)
+            if self.report and (found := self.report.take()):
+                raise ClusterError(f"the simulated device reports: {found}")
             self.clusters.check()
         except (ClusterError, OSError) as error:
             problem = str(error)
@@ -165,7 +187,7 @@ class Runner:
 
     def run(self):
         arguments, rng = self.arguments, random.Random(self.arguments.seed)
-        limits = LONG if arguments.long else SAMPLE
+        limits = LONG if arguments.long else GPU_SAMPLE if arguments.gpus else SAMPLE
         known = [case for module in modules("programs_*.py") for case in module.cases()]
         known = [case for case in known if not arguments.only or arguments.only in case[0]]
         if limits["programs"] is not None and not arguments.only:
@@ -201,7 +223,7 @@ class Runner:
         for complaint in self.clusters.stop():
             self.failed += 1
             print("FAIL stopping:", complaint)
-        print(f"{len(WAYS)} ways, {self.n_runs} runs compared")
+        print(f"{len(self.clusters.ways)} ways, {self.n_runs} runs compared")
         print(f"{self.passed} passed, {self.failed} failed", flush=True)
         return 1 if self.failed or not self.passed else 0
 
@@ -210,8 +232,15 @@ def main():
     parser = argument_parser("compare programs with optimisations on and off")
     parser.add_argument("--trace", action="store_true",
                         help="print each case's name before it runs")
+    parser.add_argument("--gpus", action="store_true",
+                        help="the tasks have GPUs: run it under tools/dev gpu-sim 2 --")
+    arguments = parser.parse_args()
     np.seterr(all="ignore")
-    status = Runner(parser.parse_args()).run()
+    if arguments.gpus:
+        with gpu_differences.DeviceReport() as report:
+            status = Runner(arguments, report).run()
+    else:
+        status = Runner(arguments).run()
     sys.stdout.flush()
     os._exit(status)
 

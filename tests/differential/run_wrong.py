@@ -3,12 +3,14 @@
 compares the answers.
 
     run_wrong.py [--long] [--only TEXT] [--seed N] [--bin DIR] [--messages]
+    tools/dev gpu-sim 1 -- .venv/bin/python tests/differential/run_wrong.py --gpus
 
 wrong_requests.py has the cases. Codes must be equal, and so must the nodes that messages name in
 [[{{node NAME}}]]; a case may ask for words in both. INTERNAL is never right
 (tools/internal_errors.py). What is explained instead is counted apart.
-Without --long a seeded sample of those that TensorFlow answers at once. After each case all daemons
-must live and no step may be left. The last line is "N passed, N failed".
+Without --long a seeded sample of those that TensorFlow answers at once. With --gpus our tasks have
+simulated GPUs (gpu_differences.py). After each case all daemons must live and no step may be left.
+The last line is "N passed, N failed[, N skipped]".
 """
 
 import contextlib
@@ -21,6 +23,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 
+import gpu_differences  # noqa: E402
 import wrong_requests as wrong  # noqa: E402
 from cluster import Cluster, ClusterError, argument_parser  # noqa: E402
 from raw_clients import Client, Refused, data, first, number, run_request  # noqa: E402
@@ -124,12 +127,16 @@ def run_case(port, calls):
     return outcomes
 
 
+class Unchecked(Exception):
+    """TensorFlow's CPU reports a bad element, and a GPU does not."""
+
+
 class Earlier(Exception):
     """Both refuse the graph, with one code: ours when it comes, TensorFlow in the step that needs
     the node."""
 
 
-def difference(ours, theirs, options):
+def difference(ours, theirs, options, has_gpus):
     """None, or what differs between the outcomes of a case's calls."""
     failed = [(a, b) for a, b in zip(ours, theirs) if b.code]
     # TensorFlow refuses the graph later, when a step needs it
@@ -140,6 +147,8 @@ def difference(ours, theirs, options):
     for k, (our, their) in enumerate(zip(ours, theirs)):
         if our.code == INTERNAL:
             return f"call {k}: a client provokes INTERNAL: {our}\n    TensorFlow has {their}"
+        if has_gpus and gpu_differences.is_unchecked(our, their):
+            raise Unchecked
         if our.code != their.code:
             return f"call {k}: {our}\n    TensorFlow has {their}"
         if their.node and our.node != their.node:
@@ -158,12 +167,18 @@ def difference(ours, theirs, options):
 
 
 class Runner:
-    def __init__(self, arguments):
-        self.arguments = arguments
-        self.cluster = Cluster(bin_dir=arguments.bin, master_flags=["--session-clusters=any"])
+    def __init__(self, arguments, report=None):
+        """report: a gpu_differences.DeviceReport."""
+        self.arguments, self.report = arguments, report
+        self.cluster = Cluster(bin_dir=arguments.bin, master_flags=["--session-clusters=any"],
+                               worker_flags=["--gpu=require"] if arguments.gpus else ())
         self.passed, self.failed, self.explained, self.aborted, self.earlier = 0, 0, {}, 0, 0
+        self.skipped = 0
 
     def case(self, server, name, calls, options):
+        if self.arguments.gpus and gpu_differences.why_left_out(name):
+            self.skipped += 1
+            return
         if not self.cluster.daemons:
             self.cluster.start()
         server.revive()  # the last case may have ended it late
@@ -180,9 +195,11 @@ class Runner:
                 print(f"  {name}: TensorFlow's server aborts; ours {'; '.join(map(str, ours))}")
         else:
             try:
-                problem = difference(ours, theirs, options)
+                problem = difference(ours, theirs, options, self.arguments.gpus)
             except Earlier:
                 self.earlier += 1
+            except Unchecked:
+                self.skipped, self.passed = self.skipped + 1, self.passed - 1
             for our, their in zip(ours, theirs) if self.arguments.messages else ():
                 if their.code:
                     print(f"  {name}\n    ours {our}\n    tf   {their}")
@@ -193,6 +210,8 @@ class Runner:
             problem = None if is_so else f"not as explained: {problem}"
             self.explained[name] = why
         try:
+            if self.report and (found := self.report.take()):
+                raise ClusterError(f"the simulated device reports: {found}")
             self.cluster.check()
         except (ClusterError, OSError) as error:
             problem = f"{problem or ''}\n  {error}"
@@ -223,7 +242,8 @@ class Runner:
             print(f"explained {name}: {why}")
         print(f"{len(self.explained)} explained, {self.earlier} refused when the graph comes, in "
               f"{self.aborted} TensorFlow's server aborts")
-        print(f"{self.passed} passed, {self.failed} failed", flush=True)
+        print(f"{self.passed} passed, {self.failed} failed"
+              + (f", {self.skipped} skipped" if self.skipped else ""), flush=True)
         return 1 if self.failed or not self.passed else 0
 
 
@@ -231,7 +251,14 @@ def main():
     parser = argument_parser("wrong requests, to a cluster and to TensorFlow")
     parser.add_argument("--messages", action="store_true",
                         help="show both messages where calls fail")
-    status = Runner(parser.parse_args()).run()
+    parser.add_argument("--gpus", action="store_true",
+                        help="our tasks have GPUs: run it under tools/dev gpu-sim 1 --")
+    arguments = parser.parse_args()
+    if arguments.gpus:
+        with gpu_differences.DeviceReport() as report:
+            status = Runner(arguments, report).run()
+    else:
+        status = Runner(arguments).run()
     sys.stdout.flush()
     os._exit(status)
 

@@ -17,6 +17,7 @@ struct cost_placer {
     struct cost_estimates estimates;
     int *device_of;  /* candidates: index in the problem → index in the device table */
     int *unit_of;    /* by node id; -1: no unit */
+    bool *has_state; /* by root id of the placer: some member has state */
     int *group_of;   /* by root id of the placer: the problem's group; -1: none */
     int *loop_group; /* by outermost frame: the group of its free groups; -1: none yet */
     struct place_group **first_in; /* by the problem's group */

@@ -7,7 +7,8 @@
  *   kept bytes         what a group holds for the whole step: variables whose values no node reads
  *                      (an optimizer's slots), and values that only the client takes
  *
- * State never moves: it has been placed before. */
+ * State never moves. That of the client's own nodes was placed before, for the whole session. What
+ * functions have within them is where the simple rule puts it, in every step. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -81,7 +82,21 @@ static bool is_unit(const struct node *node) {
            (node->n_data > 0 || node_is_stateful(node) || node->n_outputs != 1);
 }
 
+static int group_id(const struct cost_placer *p, const struct node *node) {
+    return placer_group(p->placer, node)->id;
+}
+
+/* Inlined nodes with state are not placed yet. Those of one function, in any step, may share it. */
+static void find_state(struct cost_placer *p) {
+    p->has_state = arena_array(&p->arena, bool, p->c->graph.n_nodes + 1);
+    for (int i = 0; i < p->c->graph.n_live; i++)
+        if (node_is_stateful(p->order[i]) && !node_is_internal(p->order[i]))
+            p->has_state[group_id(p, p->order[i])] = true;
+}
+
 static bool is_open(const struct cost_placer *p, const struct place_group *group) {
+    if (p->has_state[group->id])
+        return false;
     bool moves_free = p->c->options->placement == PLACEMENT_COST;
     return group->pinned < 0 && (group->is_open || (moves_free && group->device < 0));
 }
@@ -99,10 +114,6 @@ static bool *find_fixed_loops(const struct cost_placer *p) {
             is_fixed[outermost_loop(p, p->order[i])] = true;
     is_fixed[0] = false; /* outside of loops */
     return is_fixed;
-}
-
-static int group_id(const struct cost_placer *p, const struct node *node) {
-    return placer_group(p->placer, node)->id;
 }
 
 static int add_group(struct cost_placer *p, struct place_group *group) {
@@ -318,6 +329,7 @@ void cost_placer_init(struct cost_placer *p, struct compilation *c, struct place
     memset(p->unit_of, -1, sizeof(int) * ((size_t)c->graph.n_nodes + 1));
     memset(p->group_of, -1, sizeof(int) * ((size_t)c->graph.n_nodes + 1));
     memset(p->loop_group, -1, sizeof(int) * ((size_t)frames->n_frames + 1));
+    find_state(p);
     bool *is_fixed_loop = find_fixed_loops(p);
     find_devices(p);
     find_groups(p, is_fixed_loop);

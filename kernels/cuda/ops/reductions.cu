@@ -23,23 +23,33 @@ template <class Op> struct reduction {
     typedef typename Op::element T;
     typedef typename Op::accumulator A;
 
-    /* Reduces every n_lanes-th element of [begin, end) of output o. */
-    __device__ static inline A elements(const reduction_args &args, int64_t o, int64_t begin,
-                                        int64_t end) {
-        const T *in = static_cast<const T *>(args.in) + axes_offset(args.kept, o);
-        const int64_t step = args.n_lanes;
+    /* Reduces every n_lanes-th element of [begin, end); offset(i) is where element i is. */
+    template <class Offset>
+    __device__ static inline A elements_at(const T *in, int64_t begin, int64_t end, int64_t step,
+                                           const Offset &offset) {
         A acc = Op::first();
         int64_t i = begin;
         GPU_NO_UNROLL for (; i + (BATCH - 1) * step < end; i += BATCH * step) {
             T x[BATCH];
             for (int j = 0; j < BATCH; j++)
-                x[j] = in[axes_offset(args.reduced, i + j * step)];
+                x[j] = in[offset(i + j * step)];
             for (int j = 0; j < BATCH; j++)
                 acc = Op::step(acc, x[j]);
         }
         GPU_NO_UNROLL for (; i < end; i += step)
-            acc = Op::step(acc, in[axes_offset(args.reduced, i)]);
+            acc = Op::step(acc, in[offset(i)]);
         return acc;
+    }
+    /* The same of output o. */
+    __device__ static inline A elements(const reduction_args &args, int64_t o, int64_t begin,
+                                        int64_t end) {
+        const T *in = static_cast<const T *>(args.in) + axes_offset(args.kept, o);
+        const int64_t stride = args.reduced.strides[0];
+        if (args.reduced.rank <= 1) /* mostly: rows, columns, all elements */
+            return elements_at(in, begin, end, args.n_lanes,
+                               [&](int64_t i) { return i * stride; });
+        return elements_at(in, begin, end, args.n_lanes,
+                           [&](int64_t i) { return axes_offset(args.reduced, i); });
     }
     __device__ static inline A accumulators(const reduction_args &args, int64_t o, int64_t begin) {
         const A *in = static_cast<const A *>(args.in) + o * args.n_reduced;

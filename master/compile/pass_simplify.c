@@ -10,11 +10,11 @@
  * Linear, as each node is visited once and moves a bounded number of control edges.
  *
  * An Identity stays if it is a target of the step, if another node is colocated with it, or if it
- * is on another device than its input. It also stays where it carries a reference, a resource or a
- * variant. It stays where it waits for something and a Merge, another op of frames or a fetch takes
- * its value, because these do not die with a dead control input. Last, it stays if it takes an
- * output of a Switch and others wait for it: a control edge from the Switch would not tell which
- * branch runs. */
+ * is on another device than its input, or colocated with other nodes than that. It also stays where
+ * it carries a reference, a resource or a variant. It stays where it waits for something and a
+ * Merge, another op of frames or a fetch takes its value, because these do not die with a dead
+ * control input. Last, it stays if it takes an output of a Switch and others wait for it: a control
+ * edge from the Switch would not tell which branch runs. */
 #include <stdlib.h>
 
 #include "common/graph/graph_controls.h"
@@ -227,11 +227,22 @@ static bool is_pass_on(const struct node *node) {
     return false;
 }
 
+/* Is the node colocated with this one, and with no other? */
+static bool follows_only(const struct attr_value *colocation, const struct node *src) {
+    static const char prefix[] = "loc:@";
+    size_t n = strlen(prefix);
+    if (colocation->type != ATTR_LIST_STRING || colocation->list.n_values != 1)
+        return false;
+    struct span name = colocation->list.values[0].s;
+    return name.len > n && memcmp(name.data, prefix, n) == 0 &&
+           span_is((struct span){(const char *)name.data + n, name.len - n}, src->name);
+}
+
 /* The same place, as far as the client or the session has said. */
 static bool is_beside(const struct node *node, const struct node *src) {
     const struct attr_value *a = node_attr(node, "_class"), *b = node_attr(src, "_class");
     return node->placed == src->placed && strcmp(node->device, src->device) == 0 &&
-           (!a || (b && attr_value_equal(a, b)));
+           (!a || (b && attr_value_equal(a, b)) || follows_only(a, src));
 }
 
 static bool may_be_removed(const struct simplifier *s, const struct node *node) {

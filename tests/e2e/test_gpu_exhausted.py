@@ -55,8 +55,7 @@ def hog(device):
     return graph(node("handle", "VarHandleOp", (), device, dtype=F, shape=raw.data(7, b""),
                       shared_name=raw.data(2, b"hog")),
                  const("size", raw.tensor(raw.INT32, (1,), struct.pack("<i", HOG)), device=device),
-                 const("zero", raw.tensor(raw.FLOAT, (), struct.pack("<f", 0)), 1, device),
-                 node("much", "Fill", ("size", "zero"), device, T=F, index_type=I),
+                 node("much", "Empty", ("size",), device, dtype=F),
                  node("take", "AssignVariableOp", ("handle", "much"), device, dtype=F),
                  node("release", "DestroyResourceOp", ("handle",), device))  # fmt: skip
 

@@ -444,8 +444,10 @@ static struct status *upload(struct device *device, const struct tensor *value,
 
 static struct status *flush(struct device *device, const void *owner) {
     struct gpu_device *gpu = device->state;
-    if (!gpu->segments.is_on)
+    if (!gpu->segments.is_on) {
+        gpu_reads_flush(gpu, owner);
         return NULL;
+    }
     struct status *failure = gpu_lock_only(gpu); /* whoever waits for the device is told */
     if (!failure) {
         if (gpu->segments.n > 0 && gpu->segments.owner == owner)
@@ -457,7 +459,9 @@ static struct status *flush(struct device *device, const void *owner) {
         gpu_outbox_fail(gpu, owner, failure);
     }
     status_unref(failure);
-    return gpu_segments_take_failure(gpu, owner);
+    failure = gpu_segments_take_failure(gpu, owner);
+    gpu_reads_flush(gpu, owner);
+    return failure;
 }
 
 static void read_counts(struct device *device, uint64_t *ret) {

@@ -351,6 +351,7 @@ struct status *gpu_device_new(const struct gpu_device_options *options, struct g
     gpu_allocator_init(gpu, options->engine);
     gpu_segments_init(gpu, options->has_graphs);
     gpu_outbox_init(gpu);
+    gpu_reads_init(gpu);
     struct status *st = device_open(gpu, options);
     if (st) {
         gpu_device_free(gpu);
@@ -422,6 +423,7 @@ void gpu_device_free(struct gpu_device *gpu) {
     gpu_functions_free(gpu);
     gpu_segments_free(gpu);
     gpu_outbox_free(gpu);
+    gpu_reads_free(gpu);
     status_unref(gpu->failure);
     pthread_mutex_destroy(&gpu->lock);
     free(gpu);

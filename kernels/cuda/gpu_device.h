@@ -87,6 +87,12 @@ struct gpu_outbox {
     uint64_t used_slots;  /* bits */
 };
 
+/* What kernels read back (gpu_reads.c). */
+struct gpu_reads {
+    pthread_mutex_t lock; /* guards what follows */
+    struct list list;     /* struct gpu_read, in the order of their starts */
+};
+
 /* A thread with a stream of its own, which serves its jobs one after another. */
 struct gpu_copier {
     struct gpu_device *gpu;
@@ -173,6 +179,7 @@ struct gpu_device {
     void *blas_handle; /* NULL until the first product */
     struct gpu_segments segments;
     struct gpu_outbox outbox;    /* has a lock of its own, too */
+    struct gpu_reads reads;      /* the same */
     struct device_trace *traces; /* traced steps whose times CUPTI tells (gpu_trace.h) */
     CUevent free_events[GPU_MAX_FREE_EVENTS];
     int n_free_events;
@@ -353,6 +360,13 @@ static inline void gpu_count_copy(struct gpu_device *gpu, enum device_count whic
     atomic_fetch_add_explicit(&gpu->segments.counts[which], 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&gpu->segments.counts[which + 1], size_bytes, memory_order_relaxed);
 }
+
+void gpu_reads_init(struct gpu_device *gpu);
+void gpu_reads_free(struct gpu_device *gpu);
+/* The owner has nothing to run: hands over its first read, at once or when it arrives. Without the
+ * device's lock. */
+void gpu_reads_flush(struct gpu_device *gpu, const void *owner);
+
 /* ---- memory for RDMA devices (gpu_export.c): see struct device_export ---- */
 
 /* Asks the driver what it does about writes of other devices. Errors: the driver's. */

@@ -109,15 +109,23 @@ struct status *gpu_stage(struct kernel_ctx *ctx, const void *from, size_t size_b
                          struct buffer **ret) MUST_USE;
 
 /* Bytes that come back to the host, for asynchronous kernels whose output's size is computed on the
- * device. The kernel owns the record and answers KERNEL_PENDING. */
+ * device. The kernel owns the record and answers KERNEL_PENDING. The reads of a step are handed
+ * over one after another, in the order of their starts, each once the step has nothing else to run.
+ * So a step's work comes in the same order each time, whenever the bytes arrive. */
 struct gpu_read {
     struct device_copy copy; /* the device's */
     struct tensor value;     /* uint8 [size_bytes] in host memory, set before on_done */
     struct status *status;   /* the failure, which on_done takes */
     void (*on_done)(struct gpu_read *read); /* once, on any thread, never inside gpu_read_start */
+    /* the device's (gpu_reads.c) */
+    struct gpu_device *gpu;
+    struct list link;
+    uint8_t state;
 };
 /* Starts to copy the first size_bytes of `from`, of which the read holds a reference. */
 void gpu_read_start(struct kernel_ctx *ctx, struct gpu_read *read, struct buffer *from,
                     size_t size_bytes);
+/* The kernel has enqueued all that follows from the bytes, and is about to say that it is done. */
+void gpu_read_end(struct gpu_read *read);
 
 #endif

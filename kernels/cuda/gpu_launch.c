@@ -317,29 +317,3 @@ struct status *gpu_stage(struct kernel_ctx *ctx, const void *from, size_t size_b
         *ret = made;
     return about("a table", st);
 }
-
-/* ---- reading back ---- */
-
-static void on_read(struct device_copy *copy) {
-    struct gpu_read *read = CONTAINER_OF(copy, struct gpu_read, copy);
-    read->status = copy->status;
-    read->on_done(read);
-}
-
-void gpu_read_start(struct kernel_ctx *ctx, struct gpu_read *read, struct buffer *from,
-                    size_t size_bytes) {
-    int64_t n = (int64_t)size_bytes;
-    struct gpu_device *gpu = gpu_of(ctx);
-    read->value = TENSOR_INIT;
-    read->copy = (struct device_copy){.src = gpu->device,
-                                      .allocator = allocator_host(),
-                                      .from = TENSOR_INIT,
-                                      .ret = &read->value,
-                                      .owner = ctx->host_data,
-                                      .on_done = on_read};
-    struct status *st =
-        tensor_view(from, from->data, DT_UINT8, (struct shape){1, &n}, &read->copy.from);
-    CHECK(!st);
-    bool has_ended = gpu->device->ops->copy_start(gpu->device, &read->copy);
-    CHECK(!has_ended);
-}

@@ -128,6 +128,13 @@ static bool run_merge(const struct node *node, struct tensor *inputs, struct ten
     return true;
 }
 
+/* Tells the device that its step has nothing else to run, as an execution does. */
+static void flush_device(struct run *run) {
+    struct device *device = test_device();
+    if (device && device->ops->flush)
+        status_unref(device->ops->flush(device, &run->step));
+}
+
 /* The node's row on the device; NULL: it runs on the CPU. */
 static const struct kernel_def *device_row(const struct run *run, const struct node *node) {
     const bool *is_on_device = run->graph->is_on_device;
@@ -198,6 +205,7 @@ static struct status *run_kernel(struct run *run, const struct node *node, struc
     struct test_call call;
     test_call_start(&call, &run->step, instance, inputs);
     test_call_skip_time(&call);
+    flush_device(run);
     struct status *st = test_call_wait(&call, NODE_TIMEOUT_MS);
     for (int i = 0; !st && i < node->n_outputs; i++) {
         CHECK(call.ctx.outputs[i].storage != TENSOR_NONE); /* a kernel that forgot an output */

@@ -19,6 +19,7 @@ static void run(struct sized_job *job) {
     if (!st)
         st = job->finish(job, tensor_cdata(&job->read.value));
     tensor_clear(&job->read.value);
+    gpu_read_end(&job->read);
     job_free(job);
     if (st)
         kernel_fail(ctx, st);

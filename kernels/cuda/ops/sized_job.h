@@ -3,8 +3,9 @@
  *   compute   enqueues what counts ── copy of the sizes to the host ── KERNEL_PENDING
  *   finish    on a pool thread: makes the outputs, enqueues what fills them ── done
  *
- * No thread waits. The job keeps the scratch memory that both parts use; the kernel's inputs stay
- * until it is done. A step that was cancelled meanwhile is not finished. */
+ * No thread waits. The jobs of a step are finished one after another, when it has nothing else to
+ * run (gpu_read_start). The job keeps the scratch memory that both parts use; the kernel's inputs
+ * stay until it is done. A step that was cancelled meanwhile is not finished. */
 #ifndef MILLRACE_KERNELS_CUDA_OPS_SIZED_JOB_H
 #define MILLRACE_KERNELS_CUDA_OPS_SIZED_JOB_H
 

@@ -165,24 +165,36 @@ static void host_reads_before_the_copy_has_ended(void) {
     EXPECT(value == 0);
 }
 
-/* The graph's copy is under way again after its second launch. */
-static void host_reads_what_a_graph_writes(void) {
-    program_open();
-    float *values = pinned_floats(N, 0);
-    CUdeviceptr x = device_floats(N);
+static CUgraphExec capture_copy_out(float *to, CUdeviceptr from) {
     CUgraph graph;
     CUgraphExec exec;
-    OK(cuda.cuMemsetD32Async(x, 0, N, compute));
+    OK(cuda.cuMemsetD32Async(from, 0, N, compute));
     OK(cuda.cuStreamBeginCapture(compute, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    OK(cuda.cuMemcpyDtoHAsync(values, x, N * sizeof *values, compute));
+    OK(cuda.cuMemcpyDtoHAsync(to, from, N * sizeof *to, compute));
     OK(cuda.cuStreamEndCapture(compute, &graph));
     OK(cuda.cuGraphInstantiate(&exec, graph, 0));
     OK(cuda.cuGraphLaunch(exec, compute));
     OK(cuda.cuStreamSynchronize(compute));
-    EXPECT(*(volatile float *)values == 0);
+    EXPECT(*(volatile float *)to == 0);
+    return exec;
+}
+
+/* The graph's copy is under way again after its second launch. */
+static void host_reads_what_a_graph_writes(void) {
+    program_open();
+    float *values = pinned_floats(N, 0);
+    CUgraphExec exec = capture_copy_out(values, device_floats(N));
     OK(cuda.cuGraphLaunch(exec, compute));
     float value = *(volatile float *)values;
     EXPECT(value == 0);
+}
+
+static void graph_writes_memory_that_is_not_pinned(void) {
+    program_open();
+    float *values = pinned_floats(N, 0);
+    CUgraphExec exec = capture_copy_out(values, device_floats(N));
+    OK(cuda.cuMemFreeHost(values));
+    RETURNS(CUDA_ERROR_INVALID_VALUE, cuda.cuGraphLaunch(exec, compute));
 }
 
 static void host_writes_what_a_copy_reads(void) {
@@ -296,6 +308,7 @@ const struct scenario bug_scenarios[] = {
     {"host_reads_device_memory", host_reads_device_memory},
     {"host_reads_before_the_copy_has_ended", host_reads_before_the_copy_has_ended},
     {"host_reads_what_a_graph_writes", host_reads_what_a_graph_writes},
+    {"graph_writes_memory_that_is_not_pinned", graph_writes_memory_that_is_not_pinned},
     {"host_writes_what_a_copy_reads", host_writes_what_a_copy_reads},
     {"copy_of_memory_that_is_not_pinned", copy_of_memory_that_is_not_pinned},
     {"unmapped_too_early", unmapped_too_early},

@@ -41,6 +41,7 @@ BUGS = {
     "host_reads_device_memory": r"the host uses 0x\w+, which is memory of a device",
     "host_reads_before_the_copy_has_ended": r"pinned memory that a copy writes",
     "host_reads_what_a_graph_writes": r"pinned memory that a copy writes",
+    "graph_writes_memory_that_is_not_pinned": r"a graph with a copy to memory that is not pinned",
     "host_writes_what_a_copy_reads": r"pinned memory that a copy reads",
     "copy_of_memory_that_is_not_pinned": r"a copy from memory that is not pinned",
     "unmapped_too_early": r"a missing wait: the host unmaps|an illegal address: fill",

@@ -16,7 +16,7 @@
  * runs, and gets the gates that they have opened. Each task with debug nodes takes the gates in a
  * node _MrDebugGates (kernels/host/debug/debug_hub.h).
  *
- * pass_debug_graphs runs last: a node _MrDebugGraph of each task writes the task's graph. */
+ * pass_debug_graphs runs last: a node _MrDebugGraph of each device writes its graph. */
 #include <limits.h>
 #include <stdlib.h>
 
@@ -27,6 +27,7 @@
 #include "common/tensor/tensor_proto.h"
 #include "kernels/kernel.h"
 #include "master/compile/compile_internal.h"
+#include "master/compile/device_graphs.h"
 #include "master/compile/place.h"
 
 enum { ANY_SLOT = -1, MAX_DEBUG_NODES = 1 << 20, MAX_DEBUG_URLS = 8, MAX_URL_BYTES = 4096 };
@@ -503,15 +504,16 @@ static const char *name_for_clients(struct arena *arena, const struct node *node
     return name;
 }
 
-/* Writes the graph as clients of a debugger want it. */
-static void write_graph(struct arena *arena, struct graph *graph, struct str *out) {
+/* Writes the graph of a device as clients of a debugger want it. */
+static void write_graph(struct arena *arena, struct graph *graph, struct span device,
+                        struct str *out) {
     const char **names = arena_array(arena, const char *, graph->n_nodes);
     for (int i = 0; i < graph->n_nodes; i++) {
         names[i] = graph->nodes[i]->name;
         if (is_debug_node(graph->nodes[i]))
             graph->nodes[i]->name = name_for_clients(arena, graph->nodes[i]);
     }
-    graph_to_graphdef(graph, NULL, out);
+    device_graph_write(graph, device, out);
     for (int i = 0; i < graph->n_nodes; i++)
         graph->nodes[i]->name = names[i];
 }
@@ -533,8 +535,8 @@ static struct status *add_graph_nodes(struct graph_writers *w, struct graph *gra
                                      watched->s.data, (int)url.len, url.data);
             if (strmap_put(&w->seen, key, key))
                 continue;
-            if (graphdef.len == 0)
-                write_graph(&w->c->arena, graph, &graphdef);
+            str_clear(&graphdef);
+            write_graph(&w->c->arena, graph, watched->s, &graphdef);
             TRY_OUT(add_writer(w, graph, placed, watched, url, &graphdef));
         }
     }

@@ -7,6 +7,7 @@
 #include "common/graph/graph_proto.h"
 #include "common/tensor/tensor_proto.h"
 #include "master/compile/placement.h"
+#include "master/compile/device_graphs.h"
 #include "master/session/replacement.h"
 #include "master/session/session.h"
 #include "proto/worker.pb-c.h"
@@ -248,7 +249,7 @@ struct encode_job {
     struct session_job job;
     struct executable *executable;
     struct str *graphdefs; /* by partition */
-    struct str graphs;     /* the same as fields of RunMetadata, for hand_out_graphs */
+    struct str graphs;     /* fields of RunMetadata, for hand_out_graphs */
     void (*done)(struct encode_job *job);
 };
 
@@ -263,9 +264,7 @@ static void encode_work(struct session_job *session_job) {
             encode_partition(&compiled->partitions[i], &job->graphdefs[i]);
             continue;
         }
-        graph_to_graphdef(&compiled->partitions[i].graph, NULL, &job->graphdefs[i]);
-        proto_add_bytes(&job->graphs, 3, job->graphdefs[i].data, job->graphdefs[i].len);
-        str_fini(&job->graphdefs[i]);
+        device_graphs_add(&compiled->partitions[i].graph, &job->graphs);
     }
 }
 

@@ -106,7 +106,7 @@ void session_graphs_at(const struct session *session, const struct task *task, s
  * it is being compiled or registered (again, if a task has restarted), and `waiter->settled` is
  * called later. A waiter that no longer wants the call removes its link from the list. */
 bool executable_await(struct executable *executable, struct executable_wait *waiter);
-/* RunMetadata.partition_graphs of an executable that is READY: its fields, one for each partition.
+/* RunMetadata.partition_graphs of an executable that is READY: its fields, one for each device.
  * True: *ret_graphs is a new reference; NULL where there is no partition. False: the graphs are
  * being encoded on the pool, and `waiter->settled` is called when the next call has them. */
 bool executable_await_graphs(struct executable *executable, struct executable_wait *waiter,

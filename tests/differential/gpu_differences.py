@@ -14,6 +14,7 @@ OF_A_CLUSTER_WITHOUT_GPUS = {
     "resource/shared_with_another_type": "a variable of int32 is on the CPU, one of float on the "
                                          "GPU: two of one name",
     "resource/ref_shared_with_another_type": "likewise",
+    "session/partition_graphs": "a task has a graph for each device",
     "session/full_trace": "a GPU's rows are devices of a trace",
 }
 # A GPU does not report a bad element (docs/gpu.md).

@@ -2,21 +2,24 @@
 NaN."""
 import os
 import subprocess
+import unittest
 
 from harness import ROOT, WARM_PYTHON, TestCase, program
+from test_gpu import SIMULATION, simulation
 
 PROGRAM = os.path.join(ROOT, "tests", "e2e", "debugger_programs.py")
 DEVICE = "/job:{}/replica:0/task:0/device:CPU:0"
 
 
-class TestDebugger(TestCase):
-    def output(self, name, typed=None):
+class DebuggerCase(TestCase):
+    def output(self, name, typed=None, env=None):
         """What the program prints, by the words before the colons."""
         options = {"stdin": subprocess.PIPE} if typed else {}
         process = self.popen(
             [program("tfctl"), "local", "--ps", "1", "--workers", "1", "--quiet",
              f"--worker-flag=--file-root={self.tmp}", "--", WARM_PYTHON, PROGRAM, name,
-             os.path.join(self.tmp, "dump")], env={"TF_CPP_MIN_LOG_LEVEL": 3}, **options)
+             os.path.join(self.tmp, "dump")], env={"TF_CPP_MIN_LOG_LEVEL": 3, **(env or {})},
+            **options)
         out, err = process.communicate(typed, timeout=200)
         self.assertEqual(process.returncode, 0, f"{out.decode()}\n{err.decode()}")
         return out.decode()
@@ -24,6 +27,8 @@ class TestDebugger(TestCase):
     def rows(self, text):
         return dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
 
+
+class TestDebugger(DebuggerCase):
     def test_the_dumps_of_a_step(self):
         rows = self.rows(self.output("dumps"))
         worker, ps = DEVICE.format("worker"), DEVICE.format("ps")
@@ -67,3 +72,14 @@ class TestDebugger(TestCase):
         self.assertRegex(tensors, r"(?s)Tensor name\n\[[\d.]+\] +\d+ +Log +first_nan:0\n")
         self.assertIn("array([ 0., nan], dtype=float32)", text)
         self.assertIn("loss: nan", text)
+
+
+@unittest.skipUnless(os.path.exists(os.path.join(SIMULATION, "sim", "sim_device")),
+                     "the simulated device is not built")
+class TestDebuggerOfGpus(DebuggerCase):
+    def test_each_device_of_a_task_has_a_graph(self):
+        rows = self.rows(self.output("dumps", env=simulation(1)))
+        gpu = DEVICE.format("worker").replace("CPU", "GPU")
+        self.assertEqual(rows["first"], f"first_nan 0 {gpu}")
+        self.assertIn(gpu, rows["devices"])
+        self.assertEqual((rows["value"], rows["ref"]), ("[0.0, nan]", "[1.0, -1.0]"))

@@ -332,8 +332,9 @@ class TestGpu(harness.TestCase):
                 self.assertIn(f"/job:worker/replica:0/task:{task}/device:GPU:{gpu}", output)
 
     def test_a_failed_call_is_the_status_of_its_step_alone(self):
+        """The first launch stores what is fed, the second one adds."""
         output = self.run_on_gpus("sh", "-c", 'exec "$0" -c "$1" "$MILLRACE_TARGET"', WARM_PYTHON,
-                                  TWO_STEPS, more={"MILLRACE_SIM_FAIL": "cuLaunchKernel:1:999"})
+                                  TWO_STEPS, more={"MILLRACE_SIM_FAIL": "cuLaunchKernel:2:999"})
         first, second = output.splitlines()
         self.assertRegex(first, r"^InternalError .*cuLaunchKernel failed: .*CUDA error 999\) "
                                 r"\(add_f32\)")

@@ -84,7 +84,7 @@ struct status *swap_variant_begin(const struct kernel_ctx *ctx, const struct ten
     *ret_places = (struct variant_places){NULL, 0, 0};
     if (likely(!swap_is_short(ctx)))
         return NULL;
-    struct status *st = variant_copy_begin(value, false, ret, ret_places);
+    struct status *st = variant_copy_begin(value, NULL, ret, ret_places);
     for (int64_t i = 0; i < ret_places->n; i++)
         if (swap_is_wanted(ctx, ret_places->items[i]))
             ret_places->items[n++] = ret_places->items[i];

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 struct copying {
-    bool wants_device;
-    bool has_decoded; /* a serialized value */
+    const struct allocator *wanted; /* NULL: the host's memory */
+    bool has_decoded;               /* a serialized value */
     uint32_t depth;
     struct variant_places *places;
 };
@@ -20,11 +20,15 @@ static void places_add(struct variant_places *places, struct tensor *place) {
 
 static struct status *copy_objects(struct copying *copying, struct tensor *t);
 
+static bool is_elsewhere(const struct tensor *t, const struct allocator *wanted) {
+    return tensor_is_on_device(t) ? t->buffer->allocator != wanted : wanted != NULL;
+}
+
 static struct status *visit(struct copying *copying, struct tensor *t) {
     if (t->dtype == DT_VARIANT && tensor_has_value(t))
         return copy_objects(copying, t);
     if (tensor_has_value(t) && t->n_elements > 0 && dtype_in((enum dtype)t->dtype, DTYPES_PLAIN) &&
-        tensor_is_on_device(t) != copying->wants_device)
+        is_elsewhere(t, copying->wanted))
         places_add(copying->places, t);
     return NULL;
 }
@@ -61,9 +65,9 @@ static struct status *copy_objects(struct copying *copying, struct tensor *t) {
     return NULL;
 }
 
-struct status *variant_copy_begin(const struct tensor *from, bool wants_device, struct tensor *ret,
-                                  struct variant_places *ret_places) {
-    struct copying copying = {.wants_device = wants_device, .places = ret_places};
+struct status *variant_copy_begin(const struct tensor *from, const struct allocator *wanted,
+                                  struct tensor *ret, struct variant_places *ret_places) {
+    struct copying copying = {.wanted = wanted, .places = ret_places};
     struct tensor made = TENSOR_INIT;
     *ret_places = (struct variant_places){NULL, 0, 0};
     tensor_copy(&made, from);

@@ -20,12 +20,13 @@ struct variant_places {
 };
 
 /* Makes *ret, which holds nothing, a copy of the variant tensor `from`, and *ret_places those
- * tensors in it that are not in the wanted memory: a device's, or the host's. Only the caller holds
+ * tensors in it that are not in the wanted memory: that of a device's allocator, or the host's for
+ * NULL. Only the caller holds
  * the lists of *ret. Where no tensor is to be moved, *ret shares the lists of `from`. Values that
  * arrived serialized are decoded into host memory first. The caller calls variant_places_fini in
  * any case. Errors: those of decoding; RESOURCE_EXHAUSTED. */
-struct status *variant_copy_begin(const struct tensor *from, bool wants_device, struct tensor *ret,
-                                  struct variant_places *ret_places) MUST_USE;
+struct status *variant_copy_begin(const struct tensor *from, const struct allocator *wanted,
+                                  struct tensor *ret, struct variant_places *ret_places) MUST_USE;
 void variant_places_fini(struct variant_places *places);
 
 #endif

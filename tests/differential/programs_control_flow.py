@@ -2,7 +2,7 @@
 TensorArrays, and gradients through all of it."""
 
 import numpy as np
-from programs import PS, WORKER0, WORKER1, Run, tf, tf1
+from programs import PLACES, PS, WORKER0, WORKER1, Run, tf, tf1
 from tensorflow.python.ops import gen_control_flow_ops as gen
 
 
@@ -301,6 +301,32 @@ def _invariants(source):
     return [Run(v.initializer)] + [Run(loop, {fed: np.linspace(-k, 1, 8)}) for k in range(2)]
 
 
+def _elsewhere(kind):
+    """One GPU makes a list, or an optional value; another one of its task takes from it."""
+    make, read = [place for place in PLACES if "GPU" in place][:2] or ["", ""]
+    fed, raw = tf1.placeholder(tf.float32, [4, 3]), tf.raw_ops
+    with tf.device(make):
+        x = tf.tanh(fed)
+        if kind == "optional":
+            made = raw.OptionalFromValue(components=[x])
+        else:
+            made = raw.TensorListFromTensor(tensor=x, element_shape=[3])
+    with tf.device(read):
+        if kind == "optional":
+            y = raw.OptionalGetValue(optional=made, output_types=[tf.float32],
+                                     output_shapes=[[4, 3]])[0]
+        elif kind == "list":
+            y = raw.TensorListStack(input_handle=made, element_shape=[3],
+                                    element_dtype=tf.float32)
+        else:
+            made, y = raw.TensorListPopBack(input_handle=made, element_shape=[3],
+                                            element_dtype=tf.float32)
+        y = tf.exp(y) * 2.0
+    with tf.device(make):
+        back = raw.TensorListLength(input_handle=made) if kind == "popped" else y + x
+    return [Run([y, back], {fed: np.linspace(-1, k, 12).reshape(4, 3)}) for k in range(3)]
+
+
 def _loop_error():
     """An error in some iteration."""
     x = tf.constant([1, 2, 3])
@@ -529,6 +555,8 @@ def cases():
     yield "flow/long_loop", _long_loop
     for source in ("fed", "constant", "variable", "computed"):
         yield f"flow/invariants/{source}", lambda source=source: _invariants(source), {"rtol": 1e-4}
+    for kind in ("optional", "list", "popped"):
+        yield f"flow/elsewhere/{kind}", lambda kind=kind: _elsewhere(kind), {"rtol": 1e-5}
     yield "flow/error_in_an_iteration", _loop_error
     yield "flow/while/across_tasks", _loop_across_tasks
     yield "flow/functional_cond_and_while", _functional_cond

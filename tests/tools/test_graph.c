@@ -161,7 +161,8 @@ static struct status *copy_there(bool is_upload, const struct tensor *from, stru
 static struct status *move_variant(bool is_wanted, struct tensor *input) {
     struct variant_places places;
     struct tensor made = TENSOR_INIT;
-    struct status *st = variant_copy_begin(input, is_wanted, &made, &places);
+    struct status *st =
+        variant_copy_begin(input, is_wanted ? test_device()->allocator : NULL, &made, &places);
     for (int64_t i = 0; !st && i < places.n; i++) {
         struct tensor there = TENSOR_INIT;
         st = copy_there(is_wanted, places.items[i], &there);

@@ -74,8 +74,8 @@ static void start_place(struct variant_job *job, int64_t i, const struct plan_co
 bool device_start_variant_copy(struct async_op *op, const struct plan_copy *plan) {
     struct variant_job *job = zeroed(_Alignof(struct variant_job), sizeof(*job));
     job->op = op;
-    job->status =
-        variant_copy_begin(&op->ctx.inputs[0], plan->dst != NULL, &job->value, &job->places);
+    job->status = variant_copy_begin(&op->ctx.inputs[0], plan->dst ? plan->dst->allocator : NULL,
+                                     &job->value, &job->places);
     tensor_clear(&op->ctx.inputs[0]);
     if (job->status)
         job->places.n = 0;

@@ -745,6 +745,11 @@ static void take_mail(struct executor *executor, struct async_op *ops) {
     }
 }
 
+static void go_on_pool(struct executor *executor) {
+    executor->is_on_pool = true;
+    pool_submit(executor->execution->pool, &executor->task);
+}
+
 /* What is held back for devices stays so if the execution goes on soon: where a slice ends is
  * another place in each step, and must not part what devices replay as one. Behind other tasks the
  * devices would be idle. */
@@ -752,14 +757,12 @@ static void end_slice(struct executor *executor) {
     flush_sends(executor);
     if (unlikely(executor->plan->n_used_devices > 0) && pool_is_busy(executor->execution->pool))
         device_flush(executor);
-    executor->is_on_pool = true;
-    pool_submit(executor->execution->pool, &executor->task);
+    go_on_pool(executor);
 }
 
 void executor_move_to_pool(struct executor *executor) {
-    if (unlikely(executor->plan->n_used_devices > 0))
-        device_flush(executor);
-    end_slice(executor);
+    flush(executor);
+    go_on_pool(executor);
 }
 
 /* Moves the node that has waited longest to the top, so that a loop that never pauses does not keep

@@ -71,16 +71,21 @@ static struct {
     CUresult (*time)(const struct sim_operation *, uint64_t *, uint64_t *);
 } driver;
 
-static void note(const struct sim_operation *operation) {
-    pthread_mutex_lock(&lock);
+/* With the lock. */
+static void append(struct noted entry) {
     if (n_noted == max_noted) {
         max_noted = 2 * max_noted + 256;
         noted = realloc(noted, max_noted * sizeof *noted);
         if (noted == NULL)
             abort();
     }
+    noted[n_noted++] = entry;
+}
+
+static void note(const struct sim_operation *operation) {
+    pthread_mutex_lock(&lock);
     bool has_mark = depth > 0 && depth <= MAX_DEPTH;
-    noted[n_noted++] = (struct noted){*operation, has_mark ? marks[depth - 1] : 0, has_mark};
+    append((struct noted){*operation, has_mark ? marks[depth - 1] : 0, has_mark});
     pthread_mutex_unlock(&lock);
 }
 
@@ -207,13 +212,7 @@ static void serve(void) {
         if (write_operation(from))
             continue;
         pthread_mutex_lock(&lock);
-        if (n_noted == max_noted) {
-            max_noted = 2 * max_noted + 256;
-            noted = realloc(noted, max_noted * sizeof *noted);
-            if (noted == NULL)
-                abort();
-        }
-        noted[n_noted++] = *from;
+        append(*from);
         pthread_mutex_unlock(&lock);
     }
     free(taken);

@@ -33,7 +33,7 @@ PAPERS = (
         ("3", "tensors", "common/tensor/tensor.c common/tensor/buffer.c common/tensor/dtype.*",
          "unit/common/test_tensor*.c unit/common/test_dtype.c unit/common/test_buffer.c", {}),
         ("3.1", "execution on one device: count what is missing, keep a ready queue",
-         "worker/plan/plan.c worker/executor/executor.c",
+         "worker/plan/plan.c worker/executor/executor.c worker/executor/executor_propagate.c",
          "unit/worker/test_executor.c ../bench/executor.c", {}),
         ("3.2.1", "placement",
          "master/compile/place*.c master/compile/pass_place.c master/compile/schedule*.c "

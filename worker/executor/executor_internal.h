@@ -1,6 +1,11 @@
 /* The state of one execution of a plan, shared by the executor's files only.
  *
- *   executor.c            ready stack, running nodes, mailbox, ownership
+ *   executor.c            ready stack, mailbox, ownership
+ *   executor_propagate.c  completing nodes
+ *   executor_kernel.c     running kernels
+ *   executor_plain.c      running nodes without a kernel
+ *   executor_references.c references to variables
+ *   executor_failure.c    the first failure
  *   executor_life.c       an executor's memory; start, cancel and end of its execution
  *   executor_wake.c       when executions begin that another execution has woken
  *   executor_frames.c     frames and iterations: Enter, Exit, NextIteration
@@ -175,7 +180,9 @@ static inline bool executor_is_unwanted(const struct executor *executor) {
            atomic_load_explicit(&executor->has_failed, memory_order_relaxed);
 }
 
-/* ---- executor.c: called by the owner, unless a comment says otherwise ---- */
+/* What follows is called by the owner, unless a comment says otherwise. */
+
+/* ---- executor_propagate.c ---- */
 void executor_push_ready(struct executor *executor, struct iteration *iteration, uint32_t node,
                          bool is_dead);
 /* Hands outputs to their consumers in `iteration`; outputs that are TENSOR_NONE are dead. Leaves
@@ -190,29 +197,41 @@ void executor_finish_node(struct executor *executor, struct iteration *iteration
 /* Completes a feed of a partial run: its value is propagated to preset inputs as well. */
 void executor_finish_feed(struct executor *executor, struct iteration *iteration,
                           const struct plan_node *node, struct tensor *value);
-/* Takes the value that a fetch has read, and leaves *value empty. In a partial run the client gets
- * it at once, else at the end. */
-void executor_finish_fetch(struct executor *executor, const struct plan_node *node,
-                           struct tensor *value, bool is_dead);
-/* Reads the variable that a TENSOR_REF leads to, under the reference's shape if it has one. Of a
- * variable that has changed its number of elements since, the former value is read if it has the
- * reference's number, and else the value as it is. *ret must hold nothing.
- * Errors: FAILED_PRECONDITION while the variable is uninitialized. */
-struct status *executor_read_reference(const struct tensor *ref, struct tensor *ret) MUST_USE;
-/* Adds the node to the text of its failure. Any thread. Accepts NULL. */
-struct status *executor_name_take(const struct executor *executor, const struct plan_node *node,
-                                  struct status *st) MUST_USE;
-void executor_fail(struct executor *executor, const struct plan_node *node,
-                   struct status *status_take);
+
+/* ---- executor_kernel.c ---- */
 /* Runs a kernel that may take long. One that changes nothing but its outputs stops soon after the
  * execution has been cancelled or has failed, with the status CANCELLED. Any thread. */
 void executor_compute_long(const struct plan_node *node, struct kernel_ctx *ctx);
+
+/* ---- executor_scale.c ---- */
 /* A kernel begins, and is timed. Any thread. */
 struct kernel_start kernel_start_now(void);
 /* A kernel has run since `start` on this thread: lets the time pass that execution.scale adds,
  * unless the step is cancelled. Returns the busy time that such a slow device would have taken. Any
  * thread. */
 int64_t executor_slow_down(const struct executor *executor, struct kernel_start start);
+
+/* ---- executor_plain.c ---- */
+/* Takes the value that a fetch has read, and leaves *value empty. In a partial run the client gets
+ * it at once, else at the end. */
+void executor_finish_fetch(struct executor *executor, const struct plan_node *node,
+                           struct tensor *value, bool is_dead);
+
+/* ---- executor_references.c ---- */
+/* Reads the variable that a TENSOR_REF leads to, under the reference's shape if it has one. Of a
+ * variable that has changed its number of elements since, the former value is read if it has the
+ * reference's number, and else the value as it is. *ret must hold nothing.
+ * Errors: FAILED_PRECONDITION while the variable is uninitialized. */
+struct status *executor_read_reference(const struct tensor *ref, struct tensor *ret) MUST_USE;
+
+/* ---- executor_failure.c ---- */
+/* Adds the node to the text of its failure. Any thread. Accepts NULL. */
+struct status *executor_name_take(const struct executor *executor, const struct plan_node *node,
+                                  struct status *st) MUST_USE;
+void executor_fail(struct executor *executor, const struct plan_node *node,
+                   struct status *status_take);
+
+/* ---- executor.c ---- */
 /* Posts an operation that has ended. Any thread; may run the execution. */
 void executor_post(struct async_op *op);
 /* Adds a message to the mailbox. True: the calling thread has become the owner, and must call

@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "kernels/kernel.h"
-#include "master/compile/compile_internal.h"
+#include "master/compile/compilation.h"
 
 enum { MAX_PASSES = 32 };
 

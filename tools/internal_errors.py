@@ -21,9 +21,10 @@ REVIEWED = {
     "kernels/host/files/checkpoint_stream.c": (1, "a task's answer lacks its checksum"),
     "master/cluster/tasks.c": (1, "a task's status is malformed"),
     "master/compile/graph_verify.c": (10, "a pass has broken an invariant; debug builds only"),
-    "master/compile/pass_functions.c": (1, "a function that kernels call, all of whose nodes are "
-                                           "put on one device, is on several or on none"),
-    "master/compile/place.c": (1, "a graph was placed by another table of devices"),
+    "master/compile/inline/pass_functions.c": (
+        1, "a function that kernels call, all of whose nodes are put on one device, is on several "
+           "or on none"),
+    "master/compile/place/place.c": (1, "a graph was placed by another table of devices"),
     "master/session/executable.c": (3, "a task's reply is malformed; a partition is on a task that "
                                        "the table does not have"),
     "master/step/step_parts.c": (5, "a task's reply is malformed"),

@@ -18,8 +18,8 @@
  * The first instruction may be a product (MatMul, Conv2D): the others are then computed on its
  * elements while a cache has them.
  *
- * The master's compiler makes such nodes (master/compile/pass_fuse.c), a worker's kernel runs them
- * (kernels/cpu/fused). Threads: as graph.h has it. */
+ * The master's compiler makes such nodes (master/compile/fuse/pass_fuse.c), a worker's kernel runs
+ * them (kernels/cpu/fused). Threads: as graph.h has it. */
 #ifndef MILLRACE_COMMON_GRAPH_FUSED_H
 #define MILLRACE_COMMON_GRAPH_FUSED_H
 

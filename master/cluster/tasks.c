@@ -6,7 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "master/cluster/tasks_internal.h"
-#include "master/compile/link_table.h"
+#include "master/compile/cost/link_table.h"
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
 #include "rpc/listen.h"

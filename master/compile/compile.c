@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "common/graph/graph_text.h"
 #include "kernels/infer_eval.h"
-#include "master/compile/compile_internal.h"
+#include "master/compile/compilation.h"
 
 /* ---- the table ---- */
 

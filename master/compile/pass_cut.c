@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "common/graph/internal_ops.h"
-#include "master/compile/compile_internal.h"
+#include "master/compile/compilation.h"
 
 enum { MAX_NEEDS = 64 << 20 };
 

@@ -19,7 +19,7 @@
 #include "common/graph/graph_proto.h"
 #include "common/tensor/tensor_proto.h"
 #include "kernels/support/hashes.h"
-#include "master/compile/compile_internal.h"
+#include "master/compile/compilation.h"
 
 enum { MAX_DEPTH = 64 }; /* how deep functions may name functions */
 

@@ -6,7 +6,7 @@
  * must not run, for it may fail or change a variable. */
 #include <stdlib.h>
 
-#include "master/compile/compile_internal.h"
+#include "master/compile/compilation.h"
 
 static void push(struct node *node, bool *is_needed, struct node **stack, int *n_stack) {
     if (is_needed[node->id])

@@ -4,8 +4,7 @@
 #include "common/graph/internal_ops.h"
 #include "common/graph/references.h"
 #include "common/tensor/tensor.h"
-#include "master/compile/compile_internal.h"
-#include "master/compile/inline.h"
+#include "master/compile/compilation.h"
 
 bool node_has_ref(const struct node *node) {
     for (int i = 0; i < node->n_data; i++)
@@ -34,13 +33,6 @@ const struct tensor *const_behind(const struct node *node) {
         node = node->inputs[0].src;
     const struct attr_value *value = node_is_op(node, "Const") ? node_attr(node, "value") : NULL;
     return value && value->type == ATTR_TENSOR ? value->tensor : NULL;
-}
-
-bool node_is_call(const struct node *node) {
-    if (node_is_op(node, "RemoteCall") && (node->n_data == 0 || !const_behind(node->inputs[0].src)))
-        return false; /* its kernel calls the function */
-    return node_uses_functions(node) &&
-           (!op_signature_is_known(node->op) || inline_rule_find(node->op_name) != NULL);
 }
 
 bool node_is_internal(const struct node *node) {

@@ -6,7 +6,7 @@
 
 #include "common/base/pool.h"
 #include "common/base/status.h"
-#include "master/compile/cost_table.h"
+#include "master/compile/cost/cost_table.h"
 #include "rpc/loop.h"
 
 struct cost_keeper;

@@ -6,7 +6,7 @@
 #define MILLRACE_MASTER_SERVICE_GRAPH_DRAWING_H
 
 #include "common/base/str.h"
-#include "master/compile/placed_graph.h"
+#include "master/compile/place/placed_graph.h"
 
 enum { GRAPH_DRAWING_BOXES = 60 };
 

@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "common/tensor/tensor_proto.h"
 #include "common/tensor/trim.h"
-#include "master/compile/link_table.h"
+#include "master/compile/cost/link_table.h"
 #include "master/request/budgets.h"
 #include "master/step/callable.h"
 #include "master/step/partial_run.h"

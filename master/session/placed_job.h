@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "master/compile/placed_graph.h"
+#include "master/compile/place/placed_graph.h"
 #include "master/session/session.h"
 
 struct placed_job {

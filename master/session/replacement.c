@@ -5,8 +5,8 @@
 
 #include "common/base/log.h"
 #include "common/base/metrics.h"
-#include "master/compile/cost_rows.h"
-#include "master/compile/placement.h"
+#include "master/compile/cost/cost_rows.h"
+#include "master/compile/place/placement.h"
 #include "master/session/placement_trial.h"
 #include "master/session/session.h"
 

@@ -7,8 +7,8 @@
  * both, each from its beginning to its end, until the trial is decided. The winner is in the cache
  * from then on; the other one is freed when its last step has ended. Partial runs take no part.
  *
- * State stays where it is (master/compile/placement.h), so both run on the same variables. Loop
- * thread. */
+ * State stays where it is (master/compile/place/placement.h), so both run on the same variables.
+ * Loop thread. */
 #ifndef MILLRACE_MASTER_SESSION_REPLACEMENT_H
 #define MILLRACE_MASTER_SESSION_REPLACEMENT_H
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "master/compile/cost_rows.h"
+#include "master/compile/cost/cost_rows.h"
 #include "master/step/trace_nodes.h"
 #include "rpc/wire/step_messages.h"
 

@@ -1,6 +1,6 @@
 /* Samples what nodes take: some steps of each executable are traced, and at their end the trace
- * goes into the table of measured costs (master/compile/cost_table.h). The client's answer does not
- * wait for that, and the trace is not sent to the client.
+ * goes into the table of measured costs (master/compile/cost/cost_table.h). The client's answer
+ * does not wait for that, and the trace is not sent to the client.
  *
  * A traced step takes longer: about SAMPLE_NODE_NS for each row of its trace, over all processes,
  * and SAMPLE_STEP_NS. A step is sampled when the executable's steps since its last sample have
@@ -13,7 +13,7 @@
 #define MILLRACE_MASTER_STEP_COST_SAMPLES_H
 
 #include "master/compile/compile.h"
-#include "master/compile/cost_table.h"
+#include "master/compile/cost/cost_table.h"
 
 enum {
     SAMPLE_EVERY = 240,

@@ -7,7 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/metrics.h"
-#include "master/compile/cost_rows.h"
+#include "master/compile/cost/cost_rows.h"
 #include "master/session/replacement.h"
 #include "master/step/cost_graph.h"
 #include "master/step/cost_samples.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "common/graph/graph_proto.h"
-#include "master/compile/compile_internal.h"
+#include "master/compile/compilation.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

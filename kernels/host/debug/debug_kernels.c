@@ -1,5 +1,5 @@
-/* Computes what a debugger watches (master/compile/pass_debug.c), and writes it to its URLs:
- * files (debug_file.h), or servers (debug_hub.h). */
+/* Computes what a debugger watches (master/compile/partition/pass_debug.c), and writes it to its
+ * URLs: files (debug_file.h), or servers (debug_hub.h). */
 #include <math.h>
 #include <stdlib.h>
 

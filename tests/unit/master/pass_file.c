@@ -12,7 +12,7 @@
 #include "common/graph/graph_proto.h"
 #include "common/graph/graph_text.h"
 #include "common/tensor/tensor_proto.h"
-#include "master/compile/link_table.h"
+#include "master/compile/cost/link_table.h"
 
 enum { MAX_NAMES = 64 };
 

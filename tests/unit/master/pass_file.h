@@ -32,7 +32,7 @@
 #ifndef MILLRACE_TESTS_UNIT_MASTER_PASS_FILE_H
 #define MILLRACE_TESTS_UNIT_MASTER_PASS_FILE_H
 
-#include "master/compile/compile_internal.h"
+#include "master/compile/compilation.h"
 
 /* Runs all cases of data/`name`; fails the current cmocka test after printing every difference. */
 void pass_file_run(const char *name, const char *default_passes);

@@ -1,4 +1,5 @@
-/* Large values made late (master/compile/pass_delays.c): data/delays.txt, and random graphs. */
+/* Large values made late (master/compile/partition/pass_delays.c): data/delays.txt, and random
+ * graphs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

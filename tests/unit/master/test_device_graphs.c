@@ -6,7 +6,7 @@
 
 #include "common/graph/graph_text.h"
 #include "common/tensor/tensor_proto.h"
-#include "master/compile/device_graphs.h"
+#include "master/compile/partition/device_graphs.h"
 
 /* Adds "name(device) " of a NodeDef. */
 static void describe_node(struct span nodedef, struct str *out) {

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "common/graph/graph_text.h"
-#include "master/compile/fold_limits.h"
+#include "master/compile/rewrite/fold_limits.h"
 
 enum { MAX_INPUTS = 16 };
 

@@ -1,4 +1,4 @@
-/* Inlining functions: master/compile/pass_inline.c. The cases are in data/inline_*.txt. */
+/* Inlining functions: master/compile/inline/pass_inline.c. The cases are in data/inline_*.txt. */
 #include "tests/unit/master/pass_file.h"
 
 #include <setjmp.h>

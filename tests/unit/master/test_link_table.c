@@ -1,5 +1,5 @@
-/* Tests master/compile/link_table.h: what tasks report of their links, and what it makes of costs.
- */
+/* Tests master/compile/cost/link_table.h: what tasks report of their links, and what it makes of
+ * costs. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "master/compile/link_table.h"
+#include "master/compile/cost/link_table.h"
 
 static const char A[] = "/job:worker/replica:0/task:0", B[] = "/job:worker/replica:0/task:1",
                   C[] = "/job:worker/replica:0/task:10";

@@ -12,8 +12,8 @@
 
 #include "common/base/splitmix.h"
 #include "common/graph/graph_text.h"
-#include "master/compile/link_table.h"
-#include "master/compile/place_cost_internal.h"
+#include "master/compile/cost/link_table.h"
+#include "master/compile/place/place_cost_internal.h"
 #include "tests/unit/master/pass_file.h"
 
 enum { N_GRAPHS = 200, MAX_GROUPS = 16, MAX_TRIED_GROUPS = 8 };

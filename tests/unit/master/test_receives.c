@@ -1,5 +1,5 @@
-/* Receives that start late (master/compile/partition_receives.c): data/receives.txt, and random
- * graphs over three tasks. */
+/* Receives that start late (master/compile/partition/partition_receives.c): data/receives.txt, and
+ * random graphs over three tasks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "common/base/splitmix.h"
 #include "common/graph/graph_text.h"
 #include "common/graph/internal_ops.h"
-#include "master/compile/partition_model.h"
+#include "master/compile/partition/partition_model.h"
 #include "tests/unit/master/pass_file.h"
 
 enum { N_GRAPHS = 200, N_TASKS = 3, MAX_EDGES = 4096, MAX_NODES = 8192 };

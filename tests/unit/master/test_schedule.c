@@ -1,5 +1,5 @@
 /* The simulation of a step on devices, and the search for a short placement
- * (master/compile/schedule.h). */
+ * (master/compile/cost/schedule.h). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #include "common/base/base.h"
 #include "common/base/splitmix.h"
-#include "master/compile/schedule.h"
+#include "master/compile/cost/schedule.h"
 
 enum { MAX_UNITS = 64, MAX_DEVICES = 4, N_RANDOM_GRAPHS = 200, SEARCH_VISITS = 1000 * 1000 };
 

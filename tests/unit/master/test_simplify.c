@@ -7,7 +7,7 @@
 
 #include "common/graph/graph_text.h"
 #include "common/signatures/op_signature.h"
-#include "master/compile/simplify.h"
+#include "master/compile/rewrite/simplify.h"
 #include "tests/unit/master/pass_file.h"
 
 static void simplify_makes_graphs_of_text(void **state) {

@@ -9,7 +9,7 @@
 
 #include "common/tensor/tensor_proto.h"
 #include "master/cluster/tasks_internal.h"
-#include "master/compile/link_table.h"
+#include "master/compile/cost/link_table.h"
 #include "proto/worker.pb-c.h"
 #include "tests/unit/rpc/loop_until.h"
 

@@ -619,6 +619,16 @@ def check_format():
     formatted.keep(path for path in files if path not in wrong)
 
 
+def check_scripts_can_run():
+    """A file whose first line names its interpreter is called by its name, in pages and by hand."""
+    for path in limited_files():
+        full = os.path.join(ROOT, path)
+        with open(full, "rb") as f:
+            is_script = f.read(2) == b"#!"
+        if is_script and not os.access(full, os.X_OK):
+            yield f"{path}: begins with #!, but is not executable"
+
+
 def shell_scripts():
     """Every file of the tree whose first line names a shell."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, stdout=subprocess.PIPE, text=True)

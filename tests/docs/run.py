@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the code blocks of README.md and docs/, and the tests of tools/check.py and of the list of
-ops on GPUs; ends with "N passed, N failed[, N skipped]".
+"""Runs the code blocks of README.md and docs/, and the tests of tools/check.py, of the list of
+ops on GPUs, and of tools/setup; ends with "N passed, N failed[, N skipped]".
 
     tests/docs/run.py [PAGE...]     PAGE: README.md, docs/security.md, ...; default: all pages
 
@@ -18,7 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 NAMESPACES = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
 PAGE_TIMEOUT_S = 120
-TESTS = ("test_checks.py", "test_gpu_ops.py")
+TESTS = ("test_checks.py", "test_gpu_ops.py", "test_setup.py")
 
 
 def pages():

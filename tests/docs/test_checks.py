@@ -57,6 +57,14 @@ class TestSources(PlantedTree):
         self.write("master/step/a.c", OPENING + '#include "worker/plan/plan.h"\n')
         self.assert_finds(check.check_include_table, "master/ may not include worker/plan/plan.h")
 
+    def test_a_script_that_cannot_be_run_is_found(self):
+        self.write("tests/plain.py", "import os\n")
+        self.assert_silent(check.check_scripts_can_run)
+        self.write("tests/run.py", "#!/usr/bin/env python3\n")
+        self.assert_finds(check.check_scripts_can_run, "tests/run.py", "not executable")
+        os.chmod(os.path.join(self.folder.name, "tests/run.py"), 0o755)
+        self.assert_silent(check.check_scripts_can_run)
+
     def test_an_internal_error_that_nobody_reviewed_is_found(self):
         self.write("kernels/cpu/a.c", OPENING + "x = status_internal(\"%s\", why);\n")
         self.assert_finds(check.check_internal_errors, "kernels/cpu/a.c", "says INTERNAL 1 times")

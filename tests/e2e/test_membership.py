@@ -142,7 +142,7 @@ class Client:
 
 
 @unittest.skipUnless(shutil.which("etcd"),
-                     "etcd is not installed (Debian's etcd-server; tools/setup client)")
+                     "etcd is not installed (Debian's etcd-server; tools/setup all)")
 class MembershipCase(TestCase):
     def setUp(self):
         super().setUp()

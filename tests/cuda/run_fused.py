@@ -28,6 +28,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import numpy  # noqa: E402
 import planted_bugs  # noqa: E402
 import run_failures  # noqa: E402
+import op_cases  # noqa: E402
 import run_ops  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
@@ -43,9 +44,9 @@ BINARY = "AddV2 Sub Mul Maximum Minimum SquaredDifference DivNoNan RealDiv TanhG
 
 
 def instruction_cases(cases):
-    """Those of run_ops.py, each with a selection behind it that takes the value as it is."""
-    run_ops.elementwise_cases(cases)
-    run_ops.mixed_cases(cases)
+    """Those of op_cases.py, each with a selection behind it that takes the value as it is."""
+    op_cases.elementwise_cases(cases)
+    op_cases.mixed_cases(cases)
     cases.list = [case for case in cases.list
                   if not re.match(r"Softmax|LogSoftmax|L2Loss|Fill|BiasAddGrad", case[0])]
     for dtype in ("half", "bfloat16"):
@@ -77,10 +78,10 @@ def random_program(cases, i):
             x, y = values[a % len(values)], values[b % len(values)]
             try:
                 if kind < 7:
-                    made = run_ops.raw(UNARY.split()[c % len(UNARY.split())], 1)(x)
+                    made = op_cases.raw(UNARY.split()[c % len(UNARY.split())], 1)(x)
                 elif kind < 13:
                     op = BINARY.split()[c % len(BINARY.split())]
-                    made = run_ops.raw(op, 2)(x, x if op.endswith("Grad") else y)
+                    made = op_cases.raw(op, 2)(x, x if op.endswith("Grad") else y)
                 elif kind < 15:
                     truths.append(tf.less(x, y))
                     continue
@@ -359,7 +360,7 @@ def main():
     parser.add_argument("--sample", type=int, metavar="N", help="at most this many cases")
     parser.add_argument("--planted", action="store_true", help="find the bugs of planted/ as well")
     arguments = parser.parse_args()
-    cases = run_ops.Cases(arguments.seed, arguments.only)
+    cases = op_cases.Cases(arguments.seed, arguments.only)
     instruction_cases(cases)
     listed = [(name, with_selection(make), operands) for name, make, operands in cases.list]
     wanted = {name.split("/")[0] for name, _, _ in listed}

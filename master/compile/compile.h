@@ -39,7 +39,7 @@ struct cost_table;
 struct placed_graph;
 struct compiled_cost;
 struct compiled;
-struct placed_node;
+struct node_placement;
 
 enum { DEBUG_MAX_BYTES = 1 << 30 };
 
@@ -97,9 +97,10 @@ struct compilation {
     /* by task, if n_barrier_saves > 0: are values of that task saved? */
     bool *is_saved_task;
     struct graph_shapes shapes;  /* what compilation_shapes keeps */
-    struct compiled_cost *costs; /* set by the partition pass (cost_rows.h) */
+    struct compiled_cost *costs; /* set by the place pass (cost_rows.h) */
     int n_costs;
-    struct placed_node *placement; /* where the place pass had a choice; else none */
+    int *cost_of, n_cost_ids; /* by id of nodes that were placed: the first of its costs, or -1 */
+    struct node_placement *placement; /* where the place pass had a choice; else none */
     int n_placed;
     struct arena arena;      /* scratch, lives as long as the compilation */
     struct compiled *result; /* filled by partition */
@@ -171,7 +172,7 @@ struct compiled {
     uint64_t *feed_needs;
     struct compiled_cost *costs; /* the nodes that sampled steps measure (cost_rows.h) */
     int n_costs;
-    struct placed_node *placement; /* by cost, and there was a choice (placement.h); else none */
+    struct node_placement *placement; /* by cost, and there was a choice (placement.h); else none */
     int n_placed;
     int n_barrier_saves; /* as in struct compilation */
     int *saved_tasks;    /* the tasks whose values they save */

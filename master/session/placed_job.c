@@ -1,30 +1,30 @@
 /* Compiles a signature for people. */
 #include "master/session/placed_job.h"
 
+#include "common/base/map.h"
+#include "master/compile/place/placement.h"
 #include "master/session/executable.h"
-
-/* The device of a node in the executable; NULL where it has no such node, e.g. since it was fused
- * with others. */
-static const char *find_device(const struct compiled *compiled, const char *name) {
-    for (int i = 0; i < compiled->n_partitions; i++) {
-        const struct node *node = graph_find(&compiled->partitions[i].graph, name);
-        if (node)
-            return node->device;
-    }
-    return NULL;
-}
 
 /* With measured costs the placer may decide otherwise by now, although it leaves nodes where they
  * are unless another placement is relevantly better. */
 static void keep_devices(struct placed_job *job) {
+    const struct compiled *compiled = job->executable->compiled;
+    struct strmap by_name;
+    strmap_init(&by_name);
+    for (int i = 0; i < compiled->n_placed; i++)
+        strmap_put(&by_name, compiled->placement[i].name, &compiled->placement[i]);
     for (int i = 0; i < job->graph.n_nodes; i++) {
         struct placed_node *node = &job->graph.nodes[i];
-        const char *device = find_device(job->executable->compiled, node->name);
-        if (!device || !*device || strcmp(device, node->device) == 0)
+        const struct node_placement *present = strmap_get(&by_name, node->inner_name);
+        if (!present)
+            continue;
+        const char *device = compiled->devices->devices[present->device].full_name;
+        if (strcmp(device, node->device) == 0)
             continue;
         node->device = device;
         node->why = "it was placed when other costs had been measured";
     }
+    strmap_fini(&by_name);
 }
 
 static void work(struct session_job *session_job) {

@@ -7,9 +7,8 @@
 #include "master/step/trace_nodes.h"
 #include "rpc/wire/step_messages.h"
 
-/* What the traces say of one node. */
+/* What the traces say of one node or program. */
 struct sample {
-    const struct compiled_cost *cost;
     double total_ns;
     int64_t n;
 };
@@ -43,22 +42,32 @@ static void read_node(struct span in, const struct strmap *by_name) {
     sample->n++;
 }
 
+struct noting {
+    struct cost_table *table;
+    int64_t n; /* executions */
+};
+
+static void note_share(void *arg, const struct compiled_cost *cost, double ns) {
+    const struct noting *noting = arg;
+    cost_table_note(noting->table, cost->key, ns / cost->slowness, noting->n);
+}
+
 void cost_samples_note(const struct compiled *compiled, const struct span *traces, int n_traces,
                        struct cost_table *table) {
     struct sample *samples = xcalloc((size_t)compiled->n_costs + 1, sizeof *samples);
     struct strmap by_name;
     strmap_init(&by_name);
-    for (int i = 0; i < compiled->n_costs; i++) {
-        samples[i].cost = &compiled->costs[i];
-        strmap_put(&by_name, compiled->costs[i].node, &samples[i]);
-    }
+    for (int i = 0; i < compiled->n_costs; i++)
+        if (compiled->costs[i].node)
+            strmap_put(&by_name, compiled->costs[i].node, &samples[i]);
     for (int i = 0; i < n_traces; i++)
         trace_for_each_node(traces[i], &by_name, read_node);
-    for (int i = 0; i < compiled->n_costs; i++)
+    for (int i = 0; i < compiled->n_costs; i++) {
+        struct noting noting = {table, MIN(samples[i].n, (int64_t)COST_MAX_COUNT)};
         if (samples[i].n > 0)
-            cost_table_note(table, samples[i].cost->key,
-                            samples[i].total_ns / (double)samples[i].n / samples[i].cost->slowness,
-                            MIN(samples[i].n, (int64_t)COST_MAX_COUNT));
+            cost_rows_share(compiled, i, samples[i].total_ns / (double)samples[i].n, note_share,
+                            &noting);
+    }
     strmap_fini(&by_name);
     free(samples);
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "common/graph/fused.h"
 #include "kernels/cost.h"
 #include "master/compile/cost/cost_rows.h"
 #include "master/compile/cost/cost_table.h"
@@ -37,6 +38,11 @@ static double execution_ns(struct cost_estimates *estimates, const struct node *
     double estimated_ns = device_slowness_ns(&device->slowness, &estimate);
     if (!estimates->has_measured)
         return estimated_ns;
+    if (node_is_op(node, OP_FUSED)) {
+        double program_ns = cost_rows_program_ns(estimates->c, node);
+        estimates->n_measured += program_ns > 0;
+        return program_ns > 0 ? program_ns : estimated_ns;
+    }
     const char *key = cost_key_of(estimates->arena, estimates->shapes, node, device->type);
     double measured_ns = cost_table_find(estimates->c->options->costs, key);
     if (measured_ns == 0)

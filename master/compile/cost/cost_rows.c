@@ -1,4 +1,5 @@
-/* Lists the nodes of a compiled step whose executions sampled steps measure. */
+/* Lists the nodes of a compiled step whose executions sampled steps measure, and divides what a
+ * program takes among its nodes. */
 #include "master/compile/cost/cost_rows.h"
 
 #include <math.h>
@@ -55,7 +56,7 @@ static bool is_measurable(const struct compilation *c, const struct node *node) 
 static const char *traced_name(struct arena *arena, const struct node *node,
                                const struct device_info *device) {
     if (strcmp(device->type, "CPU") == 0)
-        return node->name;
+        return arena_strdup(arena, node->name);
     return arena_printf(arena, "%s:%s", node->name, node->op_name);
 }
 
@@ -76,11 +77,15 @@ static struct compiled_cost compiled_cost(struct compilation *c, struct arena *s
     struct cost cost = estimate(scratch, shapes, node, device->type);
     const char *key = cost_key_of(scratch, shapes, node, device->type);
     double measured_ns = cost_table_find(c->options->costs, key);
-    return (struct compiled_cost){
-        .node = traced_name(&c->arena, node, device),
-        .key = arena_strdup(&c->arena, key),
-        .slowness = cost.ns > 0 ? device_slowness_ns(&device->slowness, &cost) / cost.ns : 1,
-        .expected_ns = measured_ns > 0 ? measured_ns : cost.ns};
+    double estimated_ns = device_slowness_ns(&device->slowness, &cost);
+    const struct kernel_def *def = kernel_find(node, device->type);
+    return (struct compiled_cost){.key = arena_strdup(&c->arena, key),
+                                  .slowness = cost.ns > 0 ? estimated_ns / cost.ns : 1,
+                                  .expected_ns = measured_ns > 0 ? measured_ns : cost.ns,
+                                  .estimated_ns = estimated_ns,
+                                  .next = -1,
+                                  .is_product = def && (def->flags & KERNEL_PRODUCT),
+                                  .is_measured = measured_ns > 0};
 }
 
 void cost_rows_find(struct compilation *c) {
@@ -90,13 +95,68 @@ void cost_rows_find(struct compilation *c) {
     struct arena scratch;
     arena_init(&scratch);
     c->costs = arena_array(&c->arena, struct compiled_cost, c->graph.n_nodes + 1);
+    c->cost_of = arena_array(&c->arena, int, c->graph.n_nodes + 1);
+    c->n_cost_ids = c->graph.n_nodes;
     for (int i = 0; i < c->graph.n_nodes; i++) {
         const struct node *node = c->graph.nodes[i];
-        if (is_measurable(c, node))
-            c->costs[c->n_costs++] = compiled_cost(c, &scratch, shapes, node);
+        c->cost_of[i] = -1;
+        if (!is_measurable(c, node))
+            continue;
+        c->cost_of[i] = c->n_costs;
+        c->costs[c->n_costs++] = compiled_cost(c, &scratch, shapes, node);
     }
     arena_fini(&scratch);
 }
+
+/* ---- programs ---- */
+
+/* The first row of the node; -1: it has none, or is younger than the list. */
+static int first_row(const struct compilation *c, const struct node *node) {
+    return node->id < c->n_cost_ids ? c->cost_of[node->id] : -1;
+}
+
+void cost_rows_join(struct compilation *c, struct node *const *members, int n_members) {
+    int first = -1, *end = &first;
+    for (int i = 0; i < n_members; i++) {
+        *end = first_row(c, members[i]);
+        if (members[i]->id < c->n_cost_ids)
+            c->cost_of[members[i]->id] = -1;
+        while (*end >= 0)
+            end = &c->costs[*end].next;
+    }
+    if (first >= 0 && members[n_members - 1]->id < c->n_cost_ids)
+        c->cost_of[members[n_members - 1]->id] = first;
+}
+
+double cost_rows_program_ns(const struct compilation *c, const struct node *program) {
+    double ns = 0;
+    for (int i = first_row(c, program); i >= 0; i = c->costs[i].next) {
+        if (!c->costs[i].is_measured)
+            return 0;
+        ns += c->costs[i].expected_ns * c->costs[i].slowness;
+    }
+    return ns;
+}
+
+void cost_rows_share(const struct compiled *compiled, int first, double ns,
+                     void (*fn)(void *arg, const struct compiled_cost *cost, double ns),
+                     void *arg) {
+    const struct compiled_cost *costs = compiled->costs;
+    double estimated_ns = 0, rest_ns = ns;
+    for (int i = first; i >= 0; i = costs[i].next)
+        estimated_ns += costs[i].estimated_ns;
+    double scale = estimated_ns > 0 ? ns / estimated_ns : 0;
+    if (costs[first].is_product)
+        scale = fmin(scale, 1);
+    for (int i = costs[first].next; i >= 0; i = costs[i].next) {
+        double share_ns = costs[i].estimated_ns * scale;
+        fn(arg, &costs[i], share_ns);
+        rest_ns -= share_ns;
+    }
+    fn(arg, &costs[first], rest_ns);
+}
+
+/* ---- the list of a compiled step ---- */
 
 double cost_rows_contradiction(const struct compiled *compiled, const double *expected_ns,
                                struct cost_table *table) {
@@ -119,7 +179,12 @@ void cost_rows_keep(const struct compilation *c, struct compiled *compiled) {
     compiled->costs = arena_array(&compiled->arena, struct compiled_cost, c->n_costs + 1);
     for (int i = 0; i < c->n_costs; i++) {
         compiled->costs[i] = c->costs[i];
-        compiled->costs[i].node = arena_strdup(&compiled->arena, c->costs[i].node);
         compiled->costs[i].key = arena_strdup(&compiled->arena, c->costs[i].key);
+    }
+    for (int id = 0; id < c->n_cost_ids; id++) {
+        const struct node *node = c->graph.nodes[id];
+        if (c->cost_of[id] >= 0 && !node->is_removed)
+            compiled->costs[c->cost_of[id]].node =
+                traced_name(&compiled->arena, node, &c->devices->devices[node->placed]);
     }
 }

@@ -6,11 +6,19 @@
 #include "master/compile/compile.h"
 #include "master/compile/cost/cost_table.h"
 
+/* A node of the placed graph. Nodes that become a program (common/graph/fused.h) run together, so
+ * traces have a time for all of them: the rows of a program are a list. */
 struct compiled_cost {
-    const char *node; /* its name in traces: the node's; on other devices than a CPU NAME:OP */
+    /* The name of the node or program in traces: the node's; on other devices than a CPU NAME:OP.
+     * NULL in the second and further rows of a program. */
+    const char *node;
     const char *key;
-    double slowness;    /* of its device, for this node; measured times are divided by it */
-    double expected_ns; /* what it was taken to cost when it was placed, undivided */
+    double slowness;     /* of its device, for this node; measured times are divided by it */
+    double expected_ns;  /* what it was taken to cost when it was placed, undivided */
+    double estimated_ns; /* what its op row says of its device */
+    int next;            /* the row of the program's next node; -1: there is none */
+    bool is_product;     /* the kernel has KERNEL_PRODUCT */
+    bool is_measured;    /* expected_ns was measured */
 };
 
 /* The shape with a guess in place of each unknown size, in the arena. */
@@ -19,8 +27,22 @@ struct shape cost_full_shape(struct arena *arena, struct shape shape);
 const char *cost_key_of(struct arena *arena, const struct graph_shapes *shapes,
                         const struct node *node, const char *device_type);
 
-/* Lists the nodes of the placed graph whose kernels compute and do not wait. Pool thread. */
+/* Lists the nodes of the placed graph whose kernels compute and do not wait. Before nodes become
+ * programs, so that equal graphs have equal lists, whatever becomes a program. Pool thread. */
 void cost_rows_find(struct compilation *c);
+/* The last of the nodes becomes a program of all of them, in this order. Pool thread. */
+void cost_rows_join(struct compilation *c, struct node *const *members, int n_members);
+/* What an execution of the program takes on its device by measured times of all its nodes; 0: they
+ * are not measured. */
+double cost_rows_program_ns(const struct compilation *c, const struct node *program);
+/* Calls fn for each row of a program, or the one row of a node, with its share of `ns`, which an
+ * execution took.
+ *
+ * The shares are in the ratio of the estimates, but nodes behind a product get no more than theirs:
+ * estimates of elementwise nodes, which memory bounds, are good, and the product is what the placer
+ * wants to know. */
+void cost_rows_share(const struct compiled *compiled, int first, double ns,
+                     void (*fn)(void *arg, const struct compiled_cost *cost, double ns), void *arg);
 /* By which part of a step's time the measured costs differ from `expected_ns`, one for each of
  * compiled->costs, or NULL for those of the compilation: 0 none, below 1. Nodes that are not
  * measured do not count; 0 also where so little time is at stake that no placement matters. */

@@ -14,9 +14,7 @@
  *     one after the other. So each other operand has a smaller depth than the product: the largest
  *     number of nodes on a path to it that are not elementwise.
  *
- * The pass comes after `fuse`, and is left out in a partial run, as that one. It is also left out
- * in a session whose costs are measured: those of products matter most to the placer, and a fused
- * program has none. */
+ * The pass comes after `fuse`, and is left out in a partial run, as that one. */
 #include <stdlib.h>
 
 #include "common/graph/fused.h"
@@ -24,6 +22,7 @@
 #include "common/graph/references.h"
 #include "kernels/kernel.h"
 #include "master/compile/compilation.h"
+#include "master/compile/cost/cost_rows.h"
 #include "master/compile/fuse/fuse.h"
 
 struct contractor {
@@ -124,18 +123,19 @@ static struct status *contract(struct contractor *own, struct node *product, boo
     if (!taker || taker->is_removed || !may_take(own, taker, product) ||
         !is_deepest_operand(own, taker, product))
         return NULL;
+    struct node *members[] = {product, taker};
     *ret_changed = own->has_product[taker->id] = true;
+    cost_rows_join(own->c, members, 2);
     if (node_is_op(taker, OP_FUSED))
         return fused_node_prepend(graph, taker, product);
-    return fused_node_make(graph, (struct node *[]){product, taker}, 2,
-                           (const bool[]){false, true});
+    return fused_node_make(graph, members, 2, (const bool[]){false, true});
 }
 
 struct status *pass_contract(struct compilation *c, bool *ret_changed) {
     struct contractor own = {.c = c};
     struct node **order;
     struct status *st = NULL;
-    if (c->signature->is_partial || c->options->costs)
+    if (c->signature->is_partial)
         return NULL;
     TRY(graph_topological_order(&c->graph, &order));
     int n_live = c->graph.n_live;

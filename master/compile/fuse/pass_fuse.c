@@ -12,9 +12,11 @@
 #include "common/graph/fused.h"
 #include "common/graph/graph_controls.h"
 #include "master/compile/compilation.h"
+#include "master/compile/cost/cost_rows.h"
 #include "master/compile/fuse/fuse.h"
 
 struct fuser {
+    struct compilation *c;
     struct graph *graph;
     struct graph_consumers consumers;
     struct fuse_groups groups;
@@ -103,6 +105,7 @@ static struct status *fuse(struct fuser *f, int group) {
         n_results += is_result[i];
     }
     each_leaving_edge(f, group, set_control);
+    cost_rows_join(f->c, of->members, of->n_members);
     return fused_node_make(f->graph, of->members, of->n_members, is_result);
 }
 
@@ -130,7 +133,7 @@ static void drop_doubled_controls(struct fuser *f, struct arena *arena) {
 }
 
 struct status *pass_fuse(struct compilation *c, bool *ret_changed) {
-    struct fuser f = {.graph = &c->graph};
+    struct fuser f = {.c = c, .graph = &c->graph};
     struct node **order;
     struct status *st = NULL;
     if (c->signature->is_partial)

@@ -10,14 +10,14 @@
  * run later. Other shapes than the kernel has a way for run as before, one after the other: the
  * bits are always those of both nodes.
  *
- * The pass comes after `contract`, and is left out where that one is: in a partial run, and in a
- * session whose costs are measured. */
+ * The pass comes after `contract`, and is left out in a partial run, as that one. */
 #include <stdlib.h>
 
 #include "common/graph/fused.h"
 #include "common/graph/references.h"
 #include "kernels/kernel.h"
 #include "master/compile/compilation.h"
+#include "master/compile/cost/cost_rows.h"
 
 struct gatherer {
     struct compilation *c;
@@ -72,16 +72,17 @@ static struct status *look_at(struct gatherer *own, struct node *node, bool *ret
     struct node *gather = gather_of(own, node);
     if (!gather)
         return NULL;
+    struct node *members[] = {gather, node};
     *ret_changed = true;
-    return fused_node_make(&own->c->graph, (struct node *[]){gather, node}, 2,
-                           (const bool[]){false, true});
+    cost_rows_join(own->c, members, 2);
+    return fused_node_make(&own->c->graph, members, 2, (const bool[]){false, true});
 }
 
 struct status *pass_gathers(struct compilation *c, bool *ret_changed) {
     struct gatherer own = {.c = c};
     struct status *st = NULL;
     int n_nodes = c->graph.n_nodes;
-    if (c->signature->is_partial || c->options->costs)
+    if (c->signature->is_partial)
         return NULL;
     graph_consumers_init(&own.consumers, &c->graph);
     own.is_reference = graph_find_references(&c->graph, &own.consumers);

@@ -486,7 +486,6 @@ struct status *pass_partition(struct compilation *c, bool *ret_changed) {
     p.exchanges =
         arena_array(&c->arena, bool, (size_t)c->devices->n_tasks *(size_t)c->devices->n_tasks + 1);
     compile_find_saves(c);
-    cost_rows_find(c);
     struct status *st = partitioner_graph(&p);
     if (!st)
         make_partitions(&p);

@@ -15,6 +15,7 @@
 
 #include "common/graph/internal_ops.h"
 #include "master/compile/compilation.h"
+#include "master/compile/cost/cost_rows.h"
 #include "master/compile/place/place.h"
 #include "master/compile/place/placement.h"
 
@@ -201,6 +202,7 @@ struct status *pass_place(struct compilation *c, bool *ret_changed) {
     place_followers(&p);
     place_generators(&p);
     place_fetches(&p);
+    cost_rows_find(c);
     if (had_choice)
         placement_keep(c);
     if (c->options->placement_log)

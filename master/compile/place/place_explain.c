@@ -72,6 +72,7 @@ static void name_node(const struct node *node, struct arena *arena, struct place
     if (node_is_op(node, OP_FEED) && strncmp(name, feed_prefix, strlen(feed_prefix)) == 0)
         name += strlen(feed_prefix);
     ret->name = arena_strdup(arena, name);
+    ret->inner_name = arena_strdup(arena, node->name);
     ret->op = node_is_op(node, OP_FETCH)  ? "fetch"
               : node_is_op(node, OP_FEED) ? "feed"
                                           : arena_strdup(arena, node->op_name);

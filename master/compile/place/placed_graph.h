@@ -13,7 +13,8 @@ struct placed_input {
 
 struct placed_node {
     const char *name, *op, *device, *why;
-    double estimate_ns; /* of one execution */
+    const char *inner_name; /* in the compiled graph: feeds and fetches are nodes there */
+    double estimate_ns;     /* of one execution */
     struct placed_input *inputs;
     int n_inputs;
 };

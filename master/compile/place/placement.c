@@ -12,18 +12,18 @@ static bool has_state(const struct node *node) {
 }
 
 void placement_keep(struct compilation *c) {
-    c->placement = arena_array(&c->arena, struct placed_node, c->graph.n_live + 1);
+    c->placement = arena_array(&c->arena, struct node_placement, c->graph.n_live + 1);
     for (int id = 0; id < c->graph.n_nodes; id++) {
         const struct node *node = c->graph.nodes[id];
         if (!node->is_removed)
-            c->placement[c->n_placed++] = (struct placed_node){
+            c->placement[c->n_placed++] = (struct node_placement){
                 .name = node->name, .device = node->placed, .has_state = has_state(node)};
     }
 }
 
 void placement_keep_in_result(const struct compilation *c, struct compiled *compiled) {
     compiled->n_placed = c->n_placed;
-    compiled->placement = arena_array(&compiled->arena, struct placed_node, c->n_placed + 1);
+    compiled->placement = arena_array(&compiled->arena, struct node_placement, c->n_placed + 1);
     for (int i = 0; i < c->n_placed; i++) {
         compiled->placement[i] = c->placement[i];
         compiled->placement[i].name = arena_strdup(&compiled->arena, c->placement[i].name);

@@ -6,7 +6,7 @@
 
 #include "master/compile/compile.h"
 
-struct placed_node {
+struct node_placement {
     const char *name;
     int device;     /* index in the device table */
     bool has_state; /* it must stay there */

@@ -399,7 +399,7 @@ static struct graph parse(const char *text) {
     return graph;
 }
 
-static struct placed_node *placed_in(const struct compiled *compiled, const char *name) {
+static struct node_placement *placed_in(const struct compiled *compiled, const char *name) {
     for (int i = 0; i < compiled->n_placed; i++)
         if (strcmp(compiled->placement[i].name, name) == 0)
             return &compiled->placement[i];
@@ -429,7 +429,7 @@ static void measured_times_contradict_those_of_a_placement(void **state) {
 static void a_placement_stays_unless_another_one_gains_something(void **state) {
     struct graph graph = parse(PRODUCTS);
     struct compiled *first = compile_products(&graph, NULL);
-    struct placed_node *a = placed_in(first, "a"), *b = placed_in(first, "b");
+    struct node_placement *a = placed_in(first, "a"), *b = placed_in(first, "b");
     int on = a->device;
     assert_int_not_equal(a->device, b->device);
     a->device = b->device; /* as good as the placement that the search finds */

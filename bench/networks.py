@@ -62,6 +62,23 @@ def residual(tf, tf1, np):
 BATCH, TOKENS, WIDTH, HEADS, WORDS = 8, 128, 256, 4, 1000
 
 
+def mlp(tf, tf1, np):
+    """Three hidden layers of 512 with biases and an activation that is written by hand: products
+    with what follows them, and chains of elementwise ops in the gradient."""
+    x, labels = tf1.placeholder(tf.float32, [128, 256]), tf1.placeholder(tf.int64, [128])
+    h, width = x, 256
+    for i in range(3):
+        h = tf.matmul(h, weights(tf1, f"mlp_w{i}", width, 512)) + zeros(tf1, f"mlp_b{i}", 512)
+        h, width = 0.5 * h * (1.0 + tf.tanh(0.79788456 * (h + 0.044715 * h * h * h))), 512
+    logits = tf.matmul(h, weights(tf1, "mlp_w", 512, 10)) + zeros(tf1, "mlp_b", 10)
+    loss = tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+    train = tf1.train.MomentumOptimizer(0.01, 0.9).minimize(loss)
+    random = np.random.RandomState(0)
+    feeds = {x: random.rand(128, 256).astype(np.float32), labels: random.randint(0, 10, 128)}
+    return tf1.global_variables_initializer(), [loss, train], feeds
+
+
 def dense(tf, tf1, x, n_in, n_out, name):
     return tf.nn.bias_add(tf.matmul(x, weights(tf1, name, n_in, n_out)),
                           zeros(tf1, name + "_bias", n_out))

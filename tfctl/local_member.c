@@ -1,11 +1,14 @@
 /* Builds a daemon's command line, and reads its port file. */
 #include "tfctl/local_member.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "rpc/listen.h"
 
 /* Finds a program in the directory of tfctl, else along PATH. */
 static const char *find_program(const char *name, struct arena *arena) {
@@ -41,6 +44,31 @@ static void add_list(struct argv_builder *to, const struct cli_list *list) {
         add(to, list->items[i]);
 }
 
+static bool is_free(int port) {
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+    if (fd < 0)
+        return false;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    bool is_bound = bind(fd, (const struct sockaddr *)&address, sizeof address) == 0;
+    close(fd);
+    return is_bound;
+}
+
+/* The port for a daemon's pages; 0 means any. The pages of a master whose port the user has chosen
+ * are where other commands look for them, if that port is free: at the chosen port + 10000. */
+static int admin_port(const struct member *member, const struct local_options *options) {
+    if (member->admin_port > 0 || member->kind != MEMBER_MASTER)
+        return member->admin_port;
+    struct net_address listen;
+    struct status *st = net_address_parse(options->listen, &listen);
+    bool is_chosen = !st && !listen.is_unix && listen.port > 0 && listen.port + 10000 <= 65535;
+    status_unref(st); /* tf-master refuses the address */
+    return is_chosen && is_free(listen.port + 10000) ? listen.port + 10000 : 0;
+}
+
 char *const *member_argv(const struct member *member, const struct local_options *options,
                          const char *cluster, struct arena *arena) {
     const struct cli_list *own =
@@ -63,7 +91,7 @@ char *const *member_argv(const struct member *member, const struct local_options
         if (options->cpu_devices > 0)
             add_pair(&to, "--cpu-devices", arena_printf(arena, "%d", (int)options->cpu_devices));
     }
-    add_pair(&to, "--admin", arena_printf(arena, "127.0.0.1:%d", member->admin_port));
+    add_pair(&to, "--admin", arena_printf(arena, "127.0.0.1:%d", admin_port(member, options)));
     add_pair(&to, "--port-file", member->port_path);
     if (options->log_level)
         add_pair(&to, "--log-level", options->log_level);

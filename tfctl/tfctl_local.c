@@ -38,7 +38,8 @@ static const struct option_row rows[] = {
     {"cpu-devices", OPTION_INT, FIELD(options.cpu_devices), "N", NULL,
         "how many CPU devices each task has", 0, 1024},
     {"listen", OPTION_STRING, FIELD(options.listen), "HOST:PORT", "127.0.0.1:0",
-        "where the master listens; port 0 means any free port"},
+        "where the master listens; port 0 means any free port. With a chosen port the master's "
+        "pages are at that port + 10000, or at any port if that is taken"},
     {"port-file", OPTION_STRING, FIELD(options.port_file), "PATH", NULL,
         "write the master's port to this file once the cluster is ready, and a line 'admin PORT'"},
     {"log-level", OPTION_STRING, FIELD(options.log_level), "LEVEL", NULL,

@@ -1,4 +1,5 @@
 """tfctl local: starting, the command, signals, deaths; and that nothing is ever left behind."""
+import contextlib
 import fcntl
 import json
 import os
@@ -21,6 +22,25 @@ from harness import (
 
 SHOW_ENVIRONMENT = ("import json, os; print(json.dumps({k: v for k, v in os.environ.items() if "
                     "k.startswith('MILLRACE_')}))")
+
+
+@contextlib.contextmanager
+def free_pair():
+    """Two listening sockets, of a port and of that port + 10000."""
+    while True:
+        first = listening_socket()
+        port = first.getsockname()[1] + 10000
+        second = socket.socket()
+        second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            second.bind(("127.0.0.1", port))
+            second.listen()
+            break
+        except (OSError, OverflowError):
+            first.close()
+            second.close()
+    with first, second:
+        yield first, second
 
 
 class TestStart(TestCase):
@@ -92,6 +112,28 @@ class TestStart(TestCase):
         with open(path) as f:
             self.assertRegex(f.read(), rf"^{port}\nadmin \d+\n$")
         cluster.stop()
+
+    def test_other_commands_find_the_pages_of_a_chosen_port(self):
+        with free_pair() as (taken, pages):
+            port = taken.getsockname()[1]
+            taken.close()
+            pages.close()
+            cluster = LocalCluster(self, "--listen", f"127.0.0.1:{port}")
+            out, _ = self.expect(0, "tfctl", "status", "--target", cluster.target)
+            self.assertIn("all is well", out)
+            cluster.stop()
+
+    def test_a_cluster_starts_where_the_port_of_the_pages_is_taken(self):
+        with free_pair() as (taken, pages):
+            port = taken.getsockname()[1]
+            taken.close()
+            path = self.path("port")
+            cluster = LocalCluster(self, "--listen", f"127.0.0.1:{port}", "--port-file", path)
+            with open(path) as f:
+                admin = int(f.read().split()[-1])
+            self.assertNotEqual(admin, pages.getsockname()[1])
+            self.expect(0, "tfctl", "status", "--admin", f"127.0.0.1:{admin}")
+            cluster.stop()
 
     def test_a_foreign_tf_config_does_not_matter(self):
         cluster = LocalCluster(self, "--quiet",

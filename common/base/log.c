@@ -76,7 +76,9 @@ static void format_text(struct str *line, enum log_level level, const char *task
     add_time(line);
     str_addf(line, " %c %s ", levels[level].letter, task);
     str_add_bytes(line, text.data, text.len);
-    if (n_repeats > 0)
+    if (n_repeats == 1)
+        str_add(line, " (repeated once)");
+    else if (n_repeats > 1)
         str_addf(line, " (repeated %" PRId64 " times)", n_repeats);
     /* Names and messages of strangers must not be able to forge a line of their own. */
     for (size_t i = begin; i < line->len; i++) {

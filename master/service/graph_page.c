@@ -3,6 +3,7 @@
  * For one it asks the tasks what its last steps took, and then compiles it again on the pool, which
  * says where its nodes are and why (master/session/placed_job.h). Jobs of that session wait
  * meanwhile, so the service makes one such page at a time. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "common/base/map.h"
@@ -123,9 +124,9 @@ static void add_rows(const struct placed_graph *graph, const struct node_times *
         page_name(out, "node", rows[i].node->name);
         page_text(out, "op", rows[i].node->op);
         page_text(out, "device", rows[i].node->device);
-        page_real(out, "estimate_us", rows[i].node->estimate_ns / 1e3);
+        page_real(out, "estimate_us", round(rows[i].node->estimate_ns) / 1e3);
         if (rows[i].times->n > 0) {
-            page_real(out, "took_us", took_ns(&rows[i]) / 1e3);
+            page_real(out, "took_us", round(took_ns(&rows[i])) / 1e3);
             page_int(out, "executions", rows[i].times->n);
         }
         page_text(out, "why_here", rows[i].node->why);

@@ -22,7 +22,8 @@ static void keep_devices(struct placed_job *job) {
         if (strcmp(device, node->device) == 0)
             continue;
         node->device = device;
-        node->why = "it was placed when other costs had been measured";
+        node->why = "it was placed by costs that were measured earlier; by the present ones it "
+                    "would be elsewhere";
     }
     strmap_fini(&by_name);
 }

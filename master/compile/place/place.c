@@ -282,6 +282,15 @@ static struct status *merge_request(struct placer *placer, const struct node *no
     return NULL;
 }
 
+/* How well the node says whose state holds a group: a variable, a queue or the like is better than
+ * the random initial value of one. */
+static int state_rank(const struct node *node) {
+    int rank = node_is_stateful(node);
+    for (int i = 0; rank == 1 && i < node->n_outputs; i++)
+        rank += dtype_is_ref((enum dtype)node->out_types[i]) || node->out_types[i] == DT_RESOURCE;
+    return rank;
+}
+
 static struct status *merge_pins(struct placer *placer, bool only_wanted) {
     for (int id = 0; id < placer->graph->n_nodes; id++) {
         const struct node *node = placer->graph->nodes[id];
@@ -298,7 +307,7 @@ static struct status *merge_pins(struct placer *placer, bool only_wanted) {
             return two_places(placer, node, group);
         bool is_first = group->pinned < 0;
         group->pinned = node->placed;
-        if (is_first || (node_is_stateful(node) && !node_is_stateful(group->pinned_by)))
+        if (is_first || state_rank(node) > state_rank(group->pinned_by))
             group->pinned_by = node;
     }
     return NULL;

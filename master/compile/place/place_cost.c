@@ -18,6 +18,8 @@ enum {
 /* What a better placement must save: a part of its own step, and some time at all. */
 static const double MIN_GAIN = 0.1, MIN_GAIN_NS = 50000;
 
+static const double SHOWN_NS = 1000; /* the last digit of a time in a reason */
+
 /* What the step would take with one group where the simple rule puts it. */
 static double makespan_without(struct schedule *schedule, int *chosen, int group, int placed) {
     int moved_to = chosen[group];
@@ -33,7 +35,7 @@ static double makespan_without(struct schedule *schedule, int *chosen, int group
 struct explanation {
     struct cost_placer *p;
     struct schedule *schedule;
-    double step_ns;
+    double step_ns, simple_ns;                 /* as placed, and by the simple rule */
     const double *simple_bytes, *chosen_bytes; /* peaks, by device of the problem */
     int n_simulated;
 };
@@ -66,6 +68,14 @@ static const char *memory_reason(const struct cost_placer *p, const char *before
     return reason;
 }
 
+/* On its own, the node would do as well where it was, or nobody has tried. */
+static const char *why_moved_with_others(const struct explanation *e) {
+    return arena_printf(e->p->placer->arena,
+                        "it has moved with other nodes: the simulated step takes %.3f ms, and "
+                        "%.3f ms by the simple rule",
+                        e->step_ns / 1e6, e->simple_ns / 1e6);
+}
+
 /* Of many groups that moved only the first get times of their own, since each takes a
  * simulation. */
 static const char *why_moved(struct explanation *e, int *chosen, int group) {
@@ -75,11 +85,13 @@ static const char *why_moved(struct explanation *e, int *chosen, int group) {
         return memory_reason(p, "by the simple rule ", "would need", before,
                              e->simple_bytes[before]);
     if (e->n_simulated++ >= MAX_EXPLAINED)
-        return "the simulated step is shorter so";
+        return why_moved_with_others(e);
+    double without_ns = makespan_without(e->schedule, chosen, group, before);
+    if (without_ns - e->step_ns < SHOWN_NS)
+        return why_moved_with_others(e);
     return arena_printf(p->placer->arena,
-                        "the simulated step takes %.3f ms; with this on %s %.3f ms",
-                        e->step_ns / 1e6, name_of(p, before),
-                        makespan_without(e->schedule, chosen, group, before) / 1e6);
+                        "the simulated step takes %.3f ms, and %.3f ms with this node on %s",
+                        e->step_ns / 1e6, without_ns / 1e6, name_of(p, before));
 }
 
 static const char *why_kept(const struct explanation *e, int group) {
@@ -91,15 +103,20 @@ static const char *why_kept(const struct explanation *e, int group) {
     if (exceeds(p, e->simple_bytes, device))
         return memory_reason(p, "it fits, since other nodes have moved: ", "needs", device,
                              e->chosen_bytes[device]);
-    return "elsewhere the simulated step is not relevantly shorter";
+    return arena_printf(p->placer->arena,
+                        "the simulated step takes %.3f ms, and is not relevantly shorter with this "
+                        "node elsewhere",
+                        e->step_ns / 1e6);
 }
 
 /* Says why groups moved, and why open ones did not. */
-static void explain(struct cost_placer *p, struct schedule *schedule, int *chosen, double step_ns) {
+static void explain(struct cost_placer *p, struct schedule *schedule, int *chosen,
+                    const struct cost_choice *choice) {
     const char **reason = arena_array(&p->arena, const char *, p->problem.n_groups + 1);
     struct explanation e = {.p = p,
                             .schedule = schedule,
-                            .step_ns = step_ns,
+                            .step_ns = choice->best.makespan_ns,
+                            .simple_ns = choice->simple.makespan_ns,
                             .simple_bytes = peaks_of(p, schedule, p->placed),
                             .chosen_bytes = peaks_of(p, schedule, chosen)};
     for (int g = 0; g < p->problem.n_groups; g++)
@@ -187,7 +204,7 @@ static void place(struct cost_placer *p) {
     struct cost_choice choice = cost_placer_choose(p, schedule, chosen);
     int n_moved = choice.is_better ? take_placement(p, chosen) : 0;
     if (p->c->options->placement_log || p->c->options->placed_graph)
-        explain(p, schedule, chosen, choice.best.makespan_ns);
+        explain(p, schedule, chosen, &choice);
     log_choice(p, &choice, n_moved);
     schedule_free(schedule);
 }

@@ -94,7 +94,7 @@ static void the_same_text_again_becomes_a_number(void **state) {
     drain(&text);
     restore();
     assert_int_equal(n_lines(&text), 4);
-    assert_non_null(strstr(str_text(&text), "lost task b (repeated 1 times)\n"));
+    assert_non_null(strstr(str_text(&text), "lost task b (repeated once)\n"));
     str_fini(&text);
 }
 

@@ -363,18 +363,6 @@ struct status *kernel_forward_or_alloc(struct kernel_ctx *ctx, int input, int ou
     return is_forwarded ? NULL : kernel_alloc(ctx, output, dtype, shape);
 }
 
-struct status *kernel_new_on_device(struct kernel_ctx *ctx, enum dtype dtype, struct shape shape,
-                                    bool is_zeroed, struct tensor *ret) {
-    struct allocator *allocator = ctx->instance->allocator;
-    if (unlikely(dtype_is_object(dtype))) /* lists and text are the host's */
-        return tensor_new(allocator_host(), dtype, shape, ret);
-    TRY(is_zeroed ? tensor_new_zeroed_on_device(allocator, dtype, shape, ret)
-                  : tensor_new_on_device(allocator, dtype, shape, ret));
-    if (allocator->device_memory->set_holder && ret->storage == TENSOR_BUFFER)
-        allocator->device_memory->set_holder(ret->buffer, ctx->instance->node->name);
-    return NULL;
-}
-
 void kernel_pass(struct kernel_ctx *ctx, int input, int output) {
     tensor_move(&ctx->outputs[output], &ctx->inputs[input]);
 }

@@ -84,11 +84,7 @@ static enum kernel_result fake_param(struct kernel_ctx *ctx) {
         dims[d] = MAX(declared.dims[d], (int64_t)0);
     struct shape shape = {MAX(declared.rank, 0), dims};
     enum dtype dtype = (enum dtype)ctx->instance->out_types[0];
-    struct allocator *allocator = ctx->instance->allocator;
-    struct tensor *out = &ctx->outputs[0];
-    KERNEL_TRY(ctx, kernel_is_for_device(ctx)
-                        ? tensor_new_zeroed_on_device(allocator, dtype, shape, out)
-                        : tensor_new_zeroed(allocator, dtype, shape, out));
+    KERNEL_TRY(ctx, kernel_alloc_zeroed(ctx, 0, dtype, shape));
     return KERNEL_DONE;
 }
 

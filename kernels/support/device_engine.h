@@ -245,6 +245,10 @@ struct device_engine {
     /* a fresh buffer with a copy of host bytes, which may be reused when the call returns */
     struct status *(*stage)(struct kernel_ctx *ctx, const void *from, size_t size_bytes,
                             struct buffer **ret)MUST_USE;
+    /* all bits zero, by a launch; a copy between two places that do not overlap */
+    struct status *(*zero)(struct kernel_ctx *ctx, void *to, size_t size_bytes)MUST_USE;
+    struct status *(*copy)(struct kernel_ctx *ctx, void *to, const void *from,
+                           size_t size_bytes)MUST_USE;
     /* up to DEVICE_MOVE_BATCH copies, none of which writes what another reads */
     struct status *(*move)(struct kernel_ctx *ctx, size_t element_bytes,
                            const struct device_move *moves, int n)MUST_USE;
@@ -305,6 +309,9 @@ struct device_engine {
 static inline bool kernel_is_for_device(const struct kernel_ctx *ctx) {
     return unlikely(ctx->instance->engine != NULL);
 }
+/* tensor_clone into memory of the instance's allocator; on a device as a part of the step's work */
+struct status *kernel_clone(struct kernel_ctx *ctx, const struct tensor *from,
+                            struct tensor *ret) MUST_USE;
 /* Makes sure that an input's elements are on the device: a host value, which may come where the row
  * has KERNEL_TAKES_INLINE, is replaced by a copy there. Does nothing on a host. */
 struct status *device_input(struct kernel_ctx *ctx, int input) MUST_USE;

@@ -167,6 +167,24 @@ static const struct program sized = {"sized",
                                           "y2 = _MrFetch(r3) {T=float, index=1}\n"
                                           "y3 = _MrFetch(q3) {T=float, index=2}\n"};
 
+/* Kernels of the CPU's that have the device make zeroes, and copy an input that others hold. */
+static const struct program zeroed = {
+    "zeroed",
+    {128},
+    2,
+    FEED "s = Const() {dtype=int32, value=int32[4]{2, 4, 4, 4}} @C\n"
+         "k = Const() {dtype=float, value=float[4]{1, 2, 3, 4}} @G\n"
+         "at = Const() {dtype=int32, value=int32[2,1]{3, 77}} @G\n"
+         "new = Const() {dtype=float, value=float[2]{0.5, 0.25}} @G\n"
+         "m = Reshape(x, s) {T=float, Tshape=int32} @G\n"
+         "b = FusedBatchNormV3(m, k, k, k, k) {T=float, U=float, is_training=false} @G\n"
+         "d = DeepCopy(b) {T=float} @G\n"
+         "r = Relu(d) {T=float} @G\n"
+         "t = TensorScatterUpdate(x, at, new) {T=float, Tindices=int32} @G\n"
+         "q = Mul(t, x) {T=float} @G\n"
+         "y = _MrFetch(r) {T=float, index=0}\n"
+         "y2 = _MrFetch(q) {T=float, index=1}\n"};
+
 /* Products that a CPU would hand to several threads of the pool. */
 static const struct program wide_step = {"wide",
                                          {128},
@@ -353,6 +371,7 @@ bool run_segments(void) {
     /* The value of a fetch is freed by another thread, so addresses may differ for some steps. */
     is_well &= train_both(&mlp_init, &mlp_step, N_STEPS / 2);
     is_well &= train_both(&net_init, &net_step, 4) & is_one_replay("net");
+    is_well &= train_both(&mlp_init, &zeroed, N_STEPS / 2) & is_one_replay("zeroed");
     is_well &= train_both(&mlp_init, &counted_loop, N_STEPS / 2) & is_one_replay("counted loop") &
                counter_is_launched();
     return is_well & sizes_keep_the_order();

@@ -10,6 +10,7 @@
 #include "common/base/pool_cancel.h"
 #include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/dims.h"
 
 struct align {
@@ -255,7 +256,7 @@ static enum kernel_result set_diag(struct kernel_ctx *ctx, struct band *band) {
     if (tensor_is_sole(in) || in->n_elements == 0)
         kernel_pass(ctx, 0, 0);
     else
-        KERNEL_TRY(ctx, tensor_clone(ctx->instance->allocator, in, out));
+        KERNEL_TRY(ctx, kernel_clone(ctx, in, out));
     if (out->n_elements > 0 && diag->n_elements > 0)
         KERNEL_TRY(ctx, move_band(ctx, band, false, n_batch, diag, out));
     return KERNEL_DONE;

@@ -37,7 +37,7 @@ static struct status *take_x(struct kernel_ctx *ctx) {
     if (tensor_is_sole(&ctx->outputs[0]))
         return NULL;
     tensor_move(&shared, &ctx->outputs[0]);
-    struct status *st = tensor_clone(ctx->instance->allocator, &shared, &ctx->outputs[0]);
+    struct status *st = kernel_clone(ctx, &shared, &ctx->outputs[0]);
     tensor_clear(&shared);
     return st;
 }

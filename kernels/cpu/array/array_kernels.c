@@ -4,6 +4,7 @@
 
 #include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/dims.h"
 
 static enum kernel_result no_op(struct kernel_ctx *ctx) {
@@ -65,7 +66,7 @@ static enum kernel_result identity_n(struct kernel_ctx *ctx) {
 }
 
 static enum kernel_result deep_copy(struct kernel_ctx *ctx) {
-    KERNEL_TRY(ctx, tensor_clone(ctx->instance->allocator, kernel_input(ctx, 0), &ctx->outputs[0]));
+    KERNEL_TRY(ctx, kernel_clone(ctx, kernel_input(ctx, 0), &ctx->outputs[0]));
     return KERNEL_DONE;
 }
 

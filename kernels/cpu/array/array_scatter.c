@@ -11,6 +11,7 @@
 #include "common/tensor/element.h"
 #include "common/tensor/float16.h"
 #include "kernels/cpu/array/array_index.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/dims.h"
 
 enum scatter_op { SCATTER_PUT, SCATTER_ADD, SCATTER_SUB, SCATTER_MIN, SCATTER_MAX, N_SCATTER_OPS };
@@ -264,7 +265,7 @@ static enum kernel_result tensor_scatter(struct kernel_ctx *ctx) {
     if (tensor_is_sole(in))
         kernel_pass(ctx, 0, 0);
     else
-        KERNEL_TRY(ctx, tensor_clone(ctx->instance->allocator, in, &ctx->outputs[0]));
+        KERNEL_TRY(ctx, kernel_clone(ctx, in, &ctx->outputs[0]));
     KERNEL_TRY(ctx, scatter_apply(ctx, indices, updates, &ctx->outputs[0]));
     return KERNEL_DONE;
 }

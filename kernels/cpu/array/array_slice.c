@@ -6,6 +6,7 @@
 #include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
 #include "kernels/host.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/dims.h"
 #include "kernels/variable.h"
 
@@ -247,7 +248,7 @@ static enum kernel_result tensor_strided_slice_update(struct kernel_ctx *ctx) {
     if (tensor_is_sole(kernel_input(ctx, 0)))
         kernel_pass(ctx, 0, 0);
     else
-        KERNEL_TRY(ctx, tensor_clone(ctx->instance->allocator, kernel_input(ctx, 0), out));
+        KERNEL_TRY(ctx, kernel_clone(ctx, kernel_input(ctx, 0), out));
     KERNEL_TRY(ctx, assign_slice(ctx, out, kernel_input(ctx, 4)));
     return KERNEL_DONE;
 }

@@ -4,6 +4,7 @@
 #include "common/base/pool_cancel.h"
 #include "common/tensor/element.h"
 #include "kernels/cpu/array/array_internal.h"
+#include "kernels/support/device_engine.h"
 #include "kernels/support/dims.h"
 
 /* ---- Transpose ---- */
@@ -76,7 +77,7 @@ static enum kernel_result conjugate_transpose(struct kernel_ctx *ctx) {
         return KERNEL_DONE;
     if (!tensor_is_sole(out)) {
         struct tensor own = TENSOR_INIT;
-        KERNEL_TRY(ctx, tensor_clone(ctx->instance->allocator, out, &own));
+        KERNEL_TRY(ctx, kernel_clone(ctx, out, &own));
         tensor_clear(out);
         tensor_move(out, &own);
     }

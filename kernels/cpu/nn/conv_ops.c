@@ -342,11 +342,10 @@ static struct status *run_on_device(struct kernel_ctx *ctx, const struct conv_st
                            .is_channels_first = state->attrs.is_channels_first,
                            .shape = shape,
                            .operands = operands};
-    struct allocator *allocator = ctx->instance->allocator;
+    const struct device_engine *engine = ctx->instance->engine;
     if (is_empty)
-        return allocator->device_memory->zero(allocator, operands->result,
-                                              tensor_size_bytes(&ctx->outputs[0]));
-    return ctx->instance->engine->convolve(ctx, &job);
+        return engine->zero(ctx, operands->result, tensor_size_bytes(&ctx->outputs[0]));
+    return engine->convolve(ctx, &job);
 }
 
 enum kernel_result conv_compute(struct kernel_ctx *ctx) {

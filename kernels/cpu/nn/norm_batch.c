@@ -179,8 +179,7 @@ static struct status *forward_on_device(struct kernel_ctx *ctx,
     for (int i = 0; i < 4; i++)
         job.out[i] = tensor_data(&ctx->outputs[1 + i]);
     if (ctx->instance->n_outputs == 6)
-        TRY(tensor_new_zeroed_on_device(ctx->instance->allocator, DT_FLOAT, SHAPE_SCALAR,
-                                        &ctx->outputs[5]));
+        TRY(kernel_alloc_zeroed(ctx, 5, DT_FLOAT, SHAPE_SCALAR));
     return e.channels > 0 ? ctx->instance->engine->batch_norm(ctx, &job) : NULL;
 }
 
@@ -288,8 +287,7 @@ static struct status *backward_on_device(struct kernel_ctx *ctx,
     struct shape channels = {1, &e.channels};
     bool is_empty = ctx->inputs[0].n_elements == 0;
     for (int i = 1; i < 3; i++)
-        TRY(is_empty ? tensor_new_zeroed_on_device(ctx->instance->allocator, DT_FLOAT, channels,
-                                                   &ctx->outputs[i])
+        TRY(is_empty ? kernel_alloc_zeroed(ctx, i, DT_FLOAT, channels)
                      : kernel_alloc(ctx, i, DT_FLOAT, channels));
     if (is_empty)
         return NULL;

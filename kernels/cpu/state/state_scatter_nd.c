@@ -205,7 +205,7 @@ static enum kernel_result scatter_nd_plain(struct kernel_ctx *ctx) {
     if (tensor_is_sole(&ctx->inputs[0]))
         kernel_pass(ctx, 0, 0);
     else
-        KERNEL_TRY(ctx, tensor_clone(ctx->instance->allocator, &ctx->inputs[0], &ctx->outputs[0]));
+        KERNEL_TRY(ctx, kernel_clone(ctx, &ctx->inputs[0], &ctx->outputs[0]));
     KERNEL_TRY(ctx, scatter_nd_into(ctx, &ctx->outputs[0], NULL, row->op));
     return KERNEL_DONE;
 }

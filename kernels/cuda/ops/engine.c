@@ -7,6 +7,8 @@
 
 const struct device_engine gpu_engine = {
     .stage = gpu_stage,
+    .zero = engine_zero,
+    .copy = gpu_copy_within,
     .move = engine_move,
     .gather = engine_gather,
     .gather_slices = engine_gather_slices,

@@ -37,6 +37,7 @@ struct status *engine_depthwise(struct kernel_ctx *ctx, const struct conv_job *j
 /* engine_moves.c */
 struct status *engine_move(struct kernel_ctx *ctx, size_t element_bytes,
                            const struct device_move *moves, int n) MUST_USE;
+struct status *engine_zero(struct kernel_ctx *ctx, void *to, size_t size_bytes) MUST_USE;
 /* engine_picks.c */
 struct status *engine_gather(struct kernel_ctx *ctx, const struct device_gather *gather) MUST_USE;
 struct status *engine_gather_slices(struct kernel_ctx *ctx, const struct device_slices *slices,

@@ -208,3 +208,10 @@ struct status *engine_move(struct kernel_ctx *ctx, size_t element_bytes,
     }
     return engine_launch_for(ctx, &move_batch_stem, gpu_size_suffix(size), end, &args);
 }
+
+/* A launch and no fill, because a graph's launch may be given another address. */
+struct status *engine_zero(struct kernel_ctx *ctx, void *to, size_t size_bytes) {
+    struct device_move zeroes = {
+        .to = to, .n_loops = 1, .dims = {(int64_t)size_bytes}, .to_strides = {1}};
+    return size_bytes == 0 ? NULL : engine_move(ctx, 1, &zeroes, 1);
+}

@@ -64,6 +64,14 @@ const struct tensor *const_behind(const struct node *node);
 bool *compile_references(const struct graph *graph);
 /* Which nodes are targets of the step, by node id. In the compilation's arena. */
 bool *compile_targets(struct compilation *c);
+/* Which feeds each node depends on, by node id: a bit for each feed. For passes that make one node
+ * of several, which in a partial run must depend on the same feeds. *ret is NULL if the run is not
+ * partial; of more than 64 feeds no two nodes have equal sets. In the compilation's arena. */
+struct status *compile_feed_sets(struct compilation *c, uint64_t **ret) MUST_USE;
+static inline bool feed_sets_are_equal(const uint64_t *sets, const struct node *a,
+                                       const struct node *b) {
+    return !sets || sets[a->id] == sets[b->id];
+}
 /* May the node be left out, or run once more, if nobody takes its outputs: has it no state, effect,
  * reference, handle or variant, makes no frame, calls nothing and checks nothing (pass_waits.c)? */
 bool node_may_be_left_out(const struct node *node);

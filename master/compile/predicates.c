@@ -54,6 +54,42 @@ int64_t const_size_bytes(const struct node *node) {
     return size;
 }
 
+/* Adds what the node depends on to its set. Returns whether the set has grown. */
+static bool add_feeds(const struct node *node, uint64_t *sets) {
+    uint64_t set = sets[node->id];
+    int64_t index = 0;
+    if (node_is_op(node, OP_FEED)) {
+        CHECK(node_get_i(node, "index", &index) == NULL);
+        set |= UINT64_C(1) << index;
+    }
+    for (int i = 0; i < node->n_inputs; i++)
+        set |= sets[node->inputs[i].src->id];
+    bool has_grown = set != sets[node->id];
+    sets[node->id] = set;
+    return has_grown;
+}
+
+/* A loop takes further sweeps, for what comes back to its beginning. */
+struct status *compile_feed_sets(struct compilation *c, uint64_t **ret) {
+    struct node **order;
+    bool changed = c->signature->n_feeds <= 64;
+    *ret = NULL;
+    if (!c->signature->is_partial)
+        return NULL;
+    TRY(graph_topological_order(&c->graph, &order));
+    uint64_t *sets = arena_array(&c->arena, uint64_t, c->graph.n_nodes + 1);
+    for (int id = 0; id < c->graph.n_nodes && !changed; id++)
+        sets[id] = (uint64_t)id;
+    while (changed) {
+        changed = false;
+        for (int i = 0; i < c->graph.n_live; i++)
+            changed |= add_feeds(order[i], sets);
+    }
+    free(order);
+    *ret = sets;
+    return NULL;
+}
+
 bool *compile_targets(struct compilation *c) {
     bool *is_target = arena_array(&c->arena, bool, c->graph.n_nodes + 1);
     for (int i = 0; i < c->n_targets; i++)

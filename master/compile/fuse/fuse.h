@@ -19,9 +19,10 @@ struct fuse_groups {
 
 /* Finds the groups of two and more nodes in a placed graph. If each group became one node, the
  * graph would have no cycle, and no value would wait for what can wait for it. `order` is the
- * topological order. */
+ * topological order, `feed_sets` what compile_feed_sets returns. */
 void fuse_groups_find(struct compilation *c, struct node *const *order,
-                      const struct graph_consumers *consumers, struct fuse_groups *ret);
+                      const struct graph_consumers *consumers, const uint64_t *feed_sets,
+                      struct fuse_groups *ret);
 
 /* May the node be a member as a reduction (fuse_reductions.c)? False for all other nodes. */
 bool fuse_may_reduce(struct compilation *c, const struct node *node);

@@ -61,6 +61,7 @@ struct finder {
     struct fuse_node *nodes;   /* by node id */
     int *parent;               /* by node id: union-find */
     int *group_of;             /* by node id; -1 */
+    const uint64_t *feed_sets; /* by node id, in a partial run */
     int *merged_into, *n_in;   /* by group: itself or the group that it has joined; its size */
     const struct node **first; /* by group: a member */
     int n_groups, n_waiters;
@@ -229,7 +230,7 @@ static int root_of(struct finder *f, int id) {
 
 static bool is_same_kind(const struct finder *f, const struct node *a, const struct node *b) {
     return f->conditions.of[a->id] == f->conditions.of[b->id] && a->placed == b->placed &&
-           f->frames.in[a->id] == f->frames.in[b->id];
+           f->frames.in[a->id] == f->frames.in[b->id] && feed_sets_are_equal(f->feed_sets, a, b);
 }
 
 static void connect(struct finder *f, const struct node *node) {
@@ -361,8 +362,9 @@ static void list_groups(struct finder *f, struct fuse_groups *ret) {
 }
 
 void fuse_groups_find(struct compilation *c, struct node *const *order,
-                      const struct graph_consumers *consumers, struct fuse_groups *ret) {
-    struct finder f = {.c = c, .order = order, .consumers = consumers};
+                      const struct graph_consumers *consumers, const uint64_t *feed_sets,
+                      struct fuse_groups *ret) {
+    struct finder f = {.c = c, .order = order, .consumers = consumers, .feed_sets = feed_sets};
     int n = c->graph.n_nodes;
     *ret = (struct fuse_groups){0};
     f.nodes = arena_array(&c->arena, struct fuse_node, n + 1);

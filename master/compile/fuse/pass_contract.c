@@ -14,7 +14,8 @@
  *     one after the other. So each other operand has a smaller depth than the product: the largest
  *     number of nodes on a path to it that are not elementwise.
  *
- * The pass comes after `fuse`, and is left out in a partial run, as that one. */
+ * The pass comes after `fuse`. In a partial run the taker depends on the same feeds as the product,
+ * as with that pass. */
 #include <stdlib.h>
 
 #include "common/graph/fused.h"
@@ -30,6 +31,7 @@ struct contractor {
     struct graph_consumers consumers;
     bool *is_reference, *is_target, *has_product; /* by node id */
     int *depth;                                   /* by node id */
+    uint64_t *feed_sets;                          /* by node id, in a partial run */
 };
 
 static bool has_flag(const struct node *node, enum kernel_flags flag) {
@@ -89,7 +91,8 @@ static bool has_middle_channels(const struct node *node) {
 
 static bool may_take(const struct contractor *own, const struct node *node,
                      const struct node *product) {
-    if (node->placed != product->placed || own->has_product[node->id])
+    if (node->placed != product->placed || own->has_product[node->id] ||
+        !feed_sets_are_equal(own->feed_sets, node, product))
         return false;
     if (node_is_op(node, OP_FUSED)) {
         const struct attr_value *program = node_attr(node, "program");
@@ -135,8 +138,7 @@ struct status *pass_contract(struct compilation *c, bool *ret_changed) {
     struct contractor own = {.c = c};
     struct node **order;
     struct status *st = NULL;
-    if (c->signature->is_partial)
-        return NULL;
+    TRY(compile_feed_sets(c, &own.feed_sets));
     TRY(graph_topological_order(&c->graph, &order));
     int n_live = c->graph.n_live;
     graph_consumers_init(&own.consumers, &c->graph);

@@ -5,8 +5,9 @@
  *   a = Mul(x, y)   b = AddV2(a, z)   c = Tanh(b)   d = MatMul(c, w)   e = Mul(b, c)
  *      =>  e = _MrFused(x, y, z) with the results c and e   d = MatMul(e, w)
  *
- * fuse_groups.c chooses the groups. The pass comes after placement: a group is on one device. It is
- * left out in a partial run, where a value must not wait for a feed that it does not need. */
+ * fuse_groups.c chooses the groups. The pass comes after placement: a group is on one device. In a
+ * partial run a group's members depend on the same feeds, since a value must not wait for a feed
+ * that it does not need. */
 #include <stdlib.h>
 
 #include "common/graph/fused.h"
@@ -136,11 +137,11 @@ struct status *pass_fuse(struct compilation *c, bool *ret_changed) {
     struct fuser f = {.c = c, .graph = &c->graph};
     struct node **order;
     struct status *st = NULL;
-    if (c->signature->is_partial)
-        return NULL;
+    uint64_t *feed_sets;
+    TRY(compile_feed_sets(c, &feed_sets));
     TRY(graph_topological_order(&c->graph, &order));
     graph_consumers_init(&f.consumers, &c->graph);
-    fuse_groups_find(c, order, &f.consumers, &f.groups);
+    fuse_groups_find(c, order, &f.consumers, feed_sets, &f.groups);
     f.n_before = arena_array(&c->arena, int, f.groups.n_groups + 1);
     f.ready = arena_array(&c->arena, int, f.groups.n_groups + 1);
     f.has_new_edges = arena_array(&c->arena, bool, c->graph.n_nodes + 1);

@@ -10,7 +10,7 @@
  * run later. Other shapes than the kernel has a way for run as before, one after the other: the
  * bits are always those of both nodes.
  *
- * The pass comes after `contract`, and is left out in a partial run, as that one. */
+ * The pass comes after `contract`. In a partial run both depend on the same feeds. */
 #include <stdlib.h>
 
 #include "common/graph/fused.h"
@@ -23,6 +23,7 @@ struct gatherer {
     struct compilation *c;
     struct graph_consumers consumers;
     bool *is_reference, *is_target; /* by node id */
+    uint64_t *feed_sets;            /* by node id, in a partial run */
 };
 
 static bool is_reduction(const struct node *node) {
@@ -57,7 +58,8 @@ static struct node *gather_of(const struct gatherer *own, const struct node *red
     bool is_only = own->consumers.first[gather->id + 1] == first + 1;
     return node_is_op(gather, "GatherV2") && is_only && !own->is_target[gather->id] &&
                    gather->placed == reduction->placed && is_plain(own, gather) &&
-                   gathers_rows(gather) && const_behind(reduction->inputs[1].src)
+                   feed_sets_are_equal(own->feed_sets, gather, reduction) && gathers_rows(gather) &&
+                   const_behind(reduction->inputs[1].src)
                ? gather
                : NULL;
 }
@@ -82,8 +84,7 @@ struct status *pass_gathers(struct compilation *c, bool *ret_changed) {
     struct gatherer own = {.c = c};
     struct status *st = NULL;
     int n_nodes = c->graph.n_nodes;
-    if (c->signature->is_partial)
-        return NULL;
+    TRY(compile_feed_sets(c, &own.feed_sets));
     graph_consumers_init(&own.consumers, &c->graph);
     own.is_reference = graph_find_references(&c->graph, &own.consumers);
     own.is_target = compile_targets(c);

@@ -14,7 +14,7 @@
 #include "common/tensor/tensor_proto.h"
 #include "master/compile/cost/link_table.h"
 
-enum { MAX_NAMES = 64 };
+enum { MAX_NAMES = 80 };
 
 struct names {
     const char *texts[MAX_NAMES + 1]; /* NULL-terminated */
@@ -295,6 +295,7 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
                                   pass_case->targets.n};
     struct str watch_bytes = STR_INIT;
     struct span watches[MAX_NAMES];
+    signature.is_partial = has_word(&pass_case->options, "partial");
     signature.watches = watches;
     signature.n_watches = make_watches(&pass_case->watches, &watch_bytes, watches);
     struct device_table *devices = devices_from_text(pass_case->tasks);

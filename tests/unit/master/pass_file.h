@@ -19,6 +19,7 @@
  *            late_receives           receives start shortly before they are needed
  *            slow_links              a value takes a second from worker:0 to worker:1 and back
  *            small_debug             the graphs for a debugger take at most 1000 bytes
+ *            partial                 a partial run
  *            explain                 prints why each node is where it is, behind the graph
  *   -- in
  *   a = Placeholder() {dtype=float}

@@ -59,6 +59,15 @@ struct run {
 };
 
 struct status *make_plan(const struct program *program, bool is_on_cpu, struct plan **ret) MUST_USE;
+/* Steps of a program whose variables and random numbers are its own. */
+struct training {
+    struct container_table *before; /* the thread's containers, until the end */
+    struct plan *plan, *init_plan;
+};
+/* Runs `init` once, and makes the plan of `program`. After a failure, too, training_end is due. */
+struct status *training_begin(struct training *training, const struct program *init,
+                              const struct program *program) MUST_USE;
+void training_end(struct training *training);
 /* The same, on a GPU, of a program that has a plan. */
 struct plan *plan_of(const struct program *program);
 void start_plan(struct run *run, const struct program *program, struct plan *plan);

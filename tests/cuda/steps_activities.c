@@ -64,29 +64,20 @@ static struct status *run_step(const struct program *program, struct plan *plan)
 }
 
 static bool train(const struct program *init, const struct program *program) {
-    struct container_table *before = containers;
-    struct plan *plan = NULL, *init_plan = NULL;
+    struct training training;
     bool is_well = true;
-    containers = container_table_new();
-    struct status *st = make_plan(init, false, &init_plan);
-    if (!st)
-        st = run_step(init, init_plan);
-    if (!st)
-        st = make_plan(program, false, &plan);
+    struct status *st = training_begin(&training, init, program);
     for (int i = 0; i < N_WARM && !st; i++)
-        st = run_step(program, plan);
+        st = run_step(program, training.plan);
     for (int i = 0; i < N_TRACED && !st; i++)
-        is_well &= run_traced_step(program, plan);
+        is_well &= run_traced_step(program, training.plan);
     if (!st) /* and nothing is left of the traces */
-        st = run_step(program, plan);
+        st = run_step(program, training.plan);
     if (st)
         printf("%s: %s\n", program->name, status_message(st));
     is_well &= !st;
     status_unref(st);
-    plan_unref(plan);
-    plan_unref(init_plan);
-    container_table_free(containers);
-    containers = before;
+    training_end(&training);
     return is_well;
 }
 
@@ -96,19 +87,15 @@ bool run_activities(void) { return train(&mlp_init, &mlp_step) & train(&net_init
 
 /* Are the rows of all steps those of the first one? */
 static bool trace_some(const struct program *init, const struct program *program) {
-    struct plan *plan = NULL, *init_plan = NULL;
+    struct training training;
     size_t n_expected = 0;
     bool is_well = true;
-    struct status *st = make_plan(init, false, &init_plan);
-    if (!st)
-        st = run_step(init, init_plan);
-    if (!st)
-        st = make_plan(program, false, &plan);
+    struct status *st = training_begin(&training, init, program);
     for (int i = 0; i < N_AT_ONCE && !st; i++) {
         struct run run;
         int64_t begin_ns = clock_now_ns();
         size_t n_rows = 0;
-        start_traced(&run, program, plan);
+        start_traced(&run, program, training.plan);
         st = end_plan(&run);
         const struct step_stats *stats = run.execution.stats;
         for (size_t k = 0; k < stats->n_nodes && !st; k++) {
@@ -129,17 +116,13 @@ static bool trace_some(const struct program *init, const struct program *program
            n_expected);
     is_well &= !st;
     status_unref(st);
-    plan_unref(plan);
-    plan_unref(init_plan);
+    training_end(&training);
     return is_well;
 }
 
 static void *run_thread(void *arg) {
     bool *ret_is_well = arg;
-    containers = container_table_new();
     *ret_is_well = trace_some(&mlp_init, &mlp_step);
-    container_table_free(containers);
-    containers = NULL;
     return NULL;
 }
 

@@ -126,6 +126,25 @@ struct status *make_plan(const struct program *program, bool is_on_cpu, struct p
     return st;
 }
 
+struct status *training_begin(struct training *training, const struct program *init,
+                              const struct program *program) {
+    struct run run;
+    *training = (struct training){containers, NULL, NULL};
+    containers = container_table_new();
+    TRY(make_plan(init, false, &training->init_plan));
+    start_plan(&run, init, training->init_plan);
+    struct status *st = end_plan(&run);
+    run_clear(&run);
+    return st ? st : make_plan(program, false, &training->plan);
+}
+
+void training_end(struct training *training) {
+    plan_unref(training->plan);
+    plan_unref(training->init_plan);
+    container_table_free(containers);
+    containers = training->before;
+}
+
 struct plan *plan_of(const struct program *program) {
     struct plan *plan;
     struct status *st = make_plan(program, false, &plan);

@@ -241,22 +241,14 @@ static struct status *step(const struct program *program, struct plan *plan, boo
     return st;
 }
 
-/* Trains with variables and random numbers of its own. Writes a hash of the fetches of each step.
- * Returns how many steps have failed. */
+/* Writes a hash of the fetches of each step. Returns how many steps have failed. */
 static int train(const struct program *init, const struct program *program, bool is_traced,
                  uint64_t hashes[N_STEPS]) {
-    struct container_table *before = containers;
-    struct plan *plan = NULL, *init_plan = NULL;
-    uint64_t hash;
+    struct training training;
     int n_failed = 0;
-    containers = container_table_new();
-    struct status *st = make_plan(init, false, &init_plan);
-    if (!st)
-        st = step(init, init_plan, true, &hash);
-    if (!st)
-        st = make_plan(program, false, &plan);
+    struct status *st = training_begin(&training, init, program);
     for (int i = 0; i < N_STEPS && !st; i++) {
-        struct status *why = step(program, plan, is_traced, &hashes[i]);
+        struct status *why = step(program, training.plan, is_traced, &hashes[i]);
         if (why)
             printf("%s: step %d failed: %s\n", program->name, i, status_message(why));
         n_failed += why != NULL;
@@ -266,10 +258,7 @@ static int train(const struct program *init, const struct program *program, bool
         printf("%s: %s\n", program->name, status_message(st));
     n_failed += st != NULL;
     status_unref(st);
-    plan_unref(plan);
-    plan_unref(init_plan);
-    container_table_free(containers);
-    containers = before;
+    training_end(&training);
     return n_failed;
 }
 
@@ -419,16 +408,10 @@ static bool train_with_failure(const char *call, const uint64_t expected[N_STEPS
 /* The graph cannot be launched, and then the first launch of its parts fails: the step fails, with
  * the launch's node, and the next step is well. */
 static bool fail_twice(void) {
-    struct container_table *before = containers;
-    struct plan *plan = NULL, *init_plan = NULL;
+    struct training training;
     uint64_t hash;
     bool is_well = true;
-    containers = container_table_new();
-    struct status *st = make_plan(&mlp_init, false, &init_plan);
-    CHECK(!st);
-    st = step(&mlp_init, init_plan, true, &hash);
-    CHECK(!st);
-    st = make_plan(&mlp_step, false, &plan);
+    struct status *st = training_begin(&training, &mlp_init, &mlp_step);
     CHECK(!st);
     for (int i = 0; i < N_STEPS; i++) {
         bool fails = i == N_STEPS - 2;
@@ -436,7 +419,7 @@ static bool fail_twice(void) {
             CHECK(driver.fail("cuGraphLaunch", 1, CUDA_ERROR_UNKNOWN) == 0);
             CHECK(driver.fail("cuLaunchKernel", 1, CUDA_ERROR_UNKNOWN) == 0);
         }
-        st = step(&mlp_step, plan, false, &hash);
+        st = step(&mlp_step, training.plan, false, &hash);
         const char *message = st ? status_message(st) : "ok";
         bool is_told = strstr(message, "cuLaunchKernel failed") && strstr(message, "{{node ") &&
                        !strstr(message, "{{node y") && status_code(st) == STATUS_INTERNAL;
@@ -446,10 +429,7 @@ static bool fail_twice(void) {
         }
         status_unref(st);
     }
-    plan_unref(plan);
-    plan_unref(init_plan);
-    container_table_free(containers);
-    containers = before;
+    training_end(&training);
     return is_well;
 }
 

@@ -196,16 +196,15 @@ static struct status *new_destination(struct gpu_device *gpu, const struct tenso
 static struct status *copy_in_now(struct gpu_device *gpu, const struct device_copy *copy) {
     struct tensor made = TENSOR_INIT;
     size_t size_bytes = tensor_size_bytes(&copy->from);
-    bool is_stored = gpu_is_stored(gpu, copy->owner, size_bytes);
+    enum device_count path;
     TRY(new_destination(gpu, &copy->from, gpu->compute, NULL, &made));
     struct status *st = gpu_copy_small(gpu, copy->owner, copy->node, (CUdeviceptr)made.data,
-                                       tensor_cdata(&copy->from), size_bytes);
+                                       tensor_cdata(&copy->from), size_bytes, &path);
     if (st) {
         tensor_clear(&made);
         return st;
     }
-    gpu_count_copy(gpu, is_stored ? DEVICE_FROM_HOST_LAUNCHED : DEVICE_FROM_HOST_STAGED,
-                   size_bytes);
+    gpu_count_copy(gpu, path, size_bytes);
     tensor_move(copy->ret, &made);
     return NULL;
 }

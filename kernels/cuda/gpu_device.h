@@ -346,11 +346,11 @@ struct status *gpu_stage_in(struct gpu_device *gpu, CUdeviceptr to, const void *
 
 /* Enqueues a copy of host bytes on the compute stream. Few bytes of a step become arguments of a
  * launch, as a part of the step's segment; others take the stage. The host bytes may be reused when
- * the call returns. `node` is for messages, and may be NULL, as may the owner. */
+ * the call returns. `node` is for messages, and may be NULL, as may the owner. Writes how the bytes
+ * are copied. */
 struct status *gpu_copy_small(struct gpu_device *gpu, const void *owner, const char *node,
-                              CUdeviceptr to, const void *from, size_t size_bytes) MUST_USE;
-/* Do such bytes become arguments of a launch? */
-bool gpu_is_stored(const struct gpu_device *gpu, const void *owner, size_t size_bytes);
+                              CUdeviceptr to, const void *from, size_t size_bytes,
+                              enum device_count *ret_path) MUST_USE;
 
 /* ---- copies and waits (gpu_copies.c, gpu_copiers.c) ---- */
 

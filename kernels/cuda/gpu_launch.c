@@ -272,14 +272,14 @@ static struct status *store(struct gpu_device *gpu, const void *owner, const cha
     return st;
 }
 
-bool gpu_is_stored(const struct gpu_device *gpu, const void *owner, size_t size_bytes) {
-    return gpu->segments.is_on && owner && size_bytes <= STORE_BYTES;
-}
-
 struct status *gpu_copy_small(struct gpu_device *gpu, const void *owner, const char *node,
-                              CUdeviceptr to, const void *from, size_t size_bytes) {
-    if (gpu_is_stored(gpu, owner, size_bytes))
+                              CUdeviceptr to, const void *from, size_t size_bytes,
+                              enum device_count *ret_path) {
+    if (gpu->segments.is_on && owner && size_bytes <= STORE_BYTES) {
+        *ret_path = DEVICE_FROM_HOST_LAUNCHED;
         return store(gpu, owner, node, to, from, size_bytes);
+    }
+    *ret_path = DEVICE_FROM_HOST_STAGED;
     TRY(gpu_lock(gpu));
     struct status *st = gpu_stage_in(gpu, to, from, size_bytes);
     gpu_unlock(gpu);
@@ -309,8 +309,9 @@ struct status *gpu_stage(struct kernel_ctx *ctx, const void *from, size_t size_b
                          struct buffer **ret) {
     struct buffer *made = NULL;
     TRY(gpu_scratch(ctx, size_bytes, &made));
+    enum device_count path; /* tables are not counted */
     struct status *st = gpu_copy_small(gpu_of(ctx), ctx->host_data, ctx->instance->node->name,
-                                       (CUdeviceptr)made->data, from, size_bytes);
+                                       (CUdeviceptr)made->data, from, size_bytes, &path);
     if (st)
         buffer_unref(made);
     else

@@ -236,13 +236,7 @@ def main():
                         help="the tasks have GPUs: run it under tools/dev gpu-sim 2 --")
     arguments = parser.parse_args()
     np.seterr(all="ignore")
-    if arguments.gpus:
-        with gpu_differences.DeviceReport() as report:
-            status = Runner(arguments, report).run()
-    else:
-        status = Runner(arguments).run()
-    sys.stdout.flush()
-    os._exit(status)
+    gpu_differences.run_and_exit(Runner, arguments)
 
 
 if __name__ == "__main__":

@@ -254,13 +254,7 @@ def main():
     parser.add_argument("--gpus", action="store_true",
                         help="our tasks have GPUs: run it under tools/dev gpu-sim 1 --")
     arguments = parser.parse_args()
-    if arguments.gpus:
-        with gpu_differences.DeviceReport() as report:
-            status = Runner(arguments, report).run()
-    else:
-        status = Runner(arguments).run()
-    sys.stdout.flush()
-    os._exit(status)
+    gpu_differences.run_and_exit(Runner, arguments)
 
 
 if __name__ == "__main__":

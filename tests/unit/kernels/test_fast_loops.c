@@ -72,6 +72,30 @@ static void test_elementwise_loops_are_exact_to_a_few_ulps(void **state) {
     CHECK_BUILDS(tanh, tanh);
 }
 
+/* Its polynomials and its power of two are fits to an error far below a float's, so nearly every
+ * value is the nearest one, down to the smallest subnormal number. */
+static void check_erfc(unary_loop *const *loops) {
+    float x[1024], y[ARRAY_LEN(x)];
+    for (float from = -5; from < 10.75f; from += 0.03125f) {
+        for (size_t i = 0; i < ARRAY_LEN(x); i++)
+            x[i] = from + (float)i * 0x1p-15f;
+        loops[DT_FLOAT](x, y, ARRAY_LEN(x));
+        for (size_t i = 0; i < ARRAY_LEN(x); i++) {
+            if (!(ulps(y[i], erfc((double)x[i])) <= 0.6))
+                fail_msg("erfc(%.9g) is %.9g", (double)x[i], (double)y[i]);
+        }
+    }
+}
+
+static void test_erfc_is_the_nearest_float_but_for_few(void **state) {
+    (void)state;
+    check_erfc(erfc_loops_base);
+    if (cpu_has_avx2())
+        check_erfc(erfc_loops_avx2);
+    if (cpu_has_avx512())
+        check_erfc(erfc_loops_avx512);
+}
+
 /* ---- halves: the machine's conversion and the portable one give the same bits ---- */
 
 static void test_halves_convert_alike_in_blocks_and_one_by_one(void **state) {
@@ -202,6 +226,7 @@ static void test_small_products_do_not_depend_on_the_layout(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elementwise_loops_are_exact_to_a_few_ulps),
+        cmocka_unit_test(test_erfc_is_the_nearest_float_but_for_few),
         cmocka_unit_test(test_halves_convert_alike_in_blocks_and_one_by_one),
         cmocka_unit_test(test_products_of_every_form_and_odd_sizes),
         cmocka_unit_test(test_small_products_do_not_depend_on_the_layout),

@@ -270,11 +270,13 @@ GPU_SANITIZED = [
     ("run_ops.py", ["--replays", "--sample", "30"], ["--replays", "--sample", "300"]),
     ("run_fused.py", ["--sample", "60", "--compiled", "2"], ["--compiled", "4"]),
     ("run_networks.py", ["--only", "lstm_attention"], []),
+    ("run_segments.py", ["--only", "word2vec"], []),
+    ("run_activities.py", ["--only", "drop:5"], []),
 ]
 
 
 def gpu_sanitized(options):
-    """Ops, fused programs and networks under AddressSanitizer with UBSan, and under
+    """Ops, fused programs, networks and traces under AddressSanitizer with UBSan, and under
     ThreadSanitizer. The library of the simulated device handles SIGSEGV itself. Uses of a stack
     after its return are not looked for: the stacks that this needs are not aligned for AVX-512."""
     tally = Tally()

@@ -18,7 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 NAMESPACES = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
 PAGE_TIMEOUT_S = 120
-TESTS = ("test_checks.py", "test_gpu_ops.py", "test_setup.py")
+TESTS = ("test_checks.py", "test_gpu_ops.py", "test_planted_bugs.py", "test_setup.py")
 
 
 def pages():

@@ -14,7 +14,13 @@
 
 enum { STEP_BYTES = 32 << 20 };
 
-enum { WAIT_NS = 100000000, LOOSE_BYTES = 1 << 20, MAX_WIDENING = 12 };
+enum {
+    WAIT_NS = 100000000,
+    LOOSE_BYTES = 1 << 20, /* small: gets fresh memory, or a wide hole, at its first move */
+    MAX_WIDENING = 12,
+    MOVES_OF_LARGE = 3, /* until a larger one gets fresh memory */
+    FRESH_SHARE = 16,   /* of the limit may be fresh memory for values that moved */
+};
 
 /* ---- records ---- */
 
@@ -164,10 +170,47 @@ static struct gpu_block *take_at(struct gpu_memory *memory, uint32_t at, size_t 
     return block ? take(memory, block, address, size_bytes) : NULL;
 }
 
-/* A block at the place of a site. If it is taken, a new place is sought: a small block does not
- * take the hole that just fits, because that is mostly the other place of a value which alternates
- * between two, so it is taken in the next step. The more often a site had to move, the wider is the
- * hole. NULL: the best fit serves. */
+/* A block in memory where no place is: behind all blocks that there have been. Sites with such
+ * blocks are in nobody's way, so a step settles at once. NULL: there is no such memory, or this has
+ * used its share of the limit; an error of the driver is that of whatever maps memory next. */
+static struct gpu_block *take_fresh(struct gpu_memory *memory, size_t size_bytes) {
+    size_t end = memory->placed_bytes + size_bytes;
+    if (memory->fresh_bytes + size_bytes > memory->limit_bytes / FRESH_SHARE ||
+        end > memory->limit_bytes)
+        return NULL;
+    while (memory->mapped_bytes < end) {
+        struct status *st = map_step(memory);
+        if (st) {
+            status_unref(st);
+            return NULL;
+        }
+        append_step(memory);
+    }
+    struct gpu_block *block =
+        gpu_free_blocks_around(&memory->free, memory->base + memory->placed_bytes, size_bytes);
+    if (!block)
+        return NULL;
+    memory->fresh_bytes += size_bytes;
+    return take(memory, block, memory->base + memory->placed_bytes, size_bytes);
+}
+
+/* A block for a site whose place is taken. What just fits is mostly another site's place, so that
+ * one would have to move next. Therefore a block gets fresh memory: a small one at once, a larger
+ * one if it moves repeatedly. Without fresh memory a small one gets a hole that is the wider, the
+ * more often the site had to move. NULL: the best fit serves. */
+static struct gpu_block *move_place(struct gpu_memory *memory, struct gpu_place *place,
+                                    size_t size_bytes) {
+    bool is_small = size_bytes <= LOOSE_BYTES;
+    place->n_moves = MIN(place->n_moves + 1, (uint32_t)MAX_WIDENING);
+    struct gpu_block *block =
+        is_small || place->n_moves >= MOVES_OF_LARGE ? take_fresh(memory, size_bytes) : NULL;
+    if (block || !is_small)
+        return block;
+    struct gpu_block *wide = gpu_free_blocks_best_fit(&memory->free, size_bytes << place->n_moves);
+    return wide ? take(memory, wide, wide->address, size_bytes) : NULL;
+}
+
+/* A block at the place of a site. NULL: it has none, or it moves to the best fit. */
 static struct gpu_block *take_place(struct gpu_memory *memory, uint64_t site, size_t size_bytes) {
     struct gpu_place *place = gpu_places_find(&memory->places, site);
     if (!place)
@@ -177,11 +220,12 @@ static struct gpu_block *take_place(struct gpu_memory *memory, uint64_t site, si
     if (block)
         return block;
     atomic_fetch_add_explicit(&memory->n_moved, 1, memory_order_relaxed);
-    if (size_bytes > LOOSE_BYTES)
-        return NULL;
-    place->n_moves = MIN(place->n_moves + 1, (uint32_t)MAX_WIDENING);
-    struct gpu_block *wide = gpu_free_blocks_best_fit(&memory->free, size_bytes << place->n_moves);
-    return wide ? take(memory, wide, wide->address, size_bytes) : NULL;
+    return move_place(memory, place, size_bytes);
+}
+
+static void forget_places(struct gpu_memory *memory) {
+    gpu_places_clear(&memory->places);
+    memory->placed_bytes = memory->fresh_bytes = 0;
 }
 
 /* The best fit, in memory that is mapped for it if need be. If there is none, the places may have
@@ -192,7 +236,7 @@ static struct status *take_best(struct gpu_memory *memory, size_t size_bytes,
     if (!block) {
         struct status *st = grow(memory, size_bytes);
         if (st) {
-            gpu_places_clear(&memory->places);
+            forget_places(memory);
             return st;
         }
         block = gpu_free_blocks_best_fit(&memory->free, size_bytes);
@@ -203,7 +247,9 @@ static struct status *take_best(struct gpu_memory *memory, size_t size_bytes,
 }
 
 static void note_place(struct gpu_memory *memory, uint64_t site, const struct gpu_block *block) {
-    uint64_t at = (block->address - memory->base) / memory->alignment + 1;
+    size_t offset = (size_t)(block->address - memory->base);
+    uint64_t at = offset / memory->alignment + 1;
+    memory->placed_bytes = MAX(memory->placed_bytes, offset + block->size_bytes);
     if (at <= UINT32_MAX)
         gpu_places_note(&memory->places, site, (uint32_t)at, block);
 }
@@ -415,7 +461,7 @@ void gpu_memory_fini(struct gpu_memory *memory) {
         memory->spare = block->bin_next;
         free(block);
     }
-    gpu_places_clear(&memory->places);
+    forget_places(memory);
     free(memory->steps);
     *memory = (struct gpu_memory){0};
 }

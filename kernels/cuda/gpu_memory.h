@@ -55,6 +55,9 @@ struct gpu_memory {
     pthread_cond_t freed;
     struct gpu_free_blocks free;
     struct gpu_places places;
+    /* Since the places were forgotten last: where the block with the highest address ended, and
+     * how much was given to blocks behind it. */
+    size_t placed_bytes, fresh_bytes;
 };
 
 /* Grows a range inside the mapped part to whole steps. */

@@ -23,7 +23,7 @@ import tensorflow as tf  # noqa: E402
 from cluster import Cluster  # noqa: E402
 
 tf1 = tf.compat.v1
-N_WARM, N_STEPS = 8, 8
+N_WARM, N_STEPS = 5, 5
 COLUMNS = ("work", "work_replayed", "replays", "changes", "captures", "interrupted",
            "other_addresses", "moved", "ends_idle", "ends_other_use", "ends_library", "ends_full",
            "memory_calls")
@@ -38,12 +38,12 @@ def network(name):
 PROGRAMS = {
     "mlp_128": (graphs.mlp(128, 32), 1, 1),
     "mlp_1024": (graphs.mlp(1024, 16), 1, 1),
-    "word2vec": (graphs.word2vec(200, 64, 16, 64), 0.9, 1),
-    "lstm": (graphs.lstm(64, 32, 8, False), 0.95, 1),
-    "lstm_functional": (graphs.lstm(64, 32, 8, True), 0.95, 1),
-    "bert": (network("bert"), 0.9, 2),
-    "resnet50": (network("resnet50"), 0.95, 2),
-    "lstm_attention": (network("lstm_attention"), 0, 3),
+    "word2vec": (graphs.word2vec(200, 64, 16, 64), 1, 1),
+    "lstm": (graphs.lstm(64, 32, 8, False), 1, 1),
+    "lstm_functional": (graphs.lstm(64, 32, 8, True), 1, 1),
+    "bert": (network("bert"), 1, 2),
+    "resnet50": (network("resnet50"), 1, 2),
+    "lstm_attention": (network("lstm_attention"), 1, 3),
 }
 IN_SHORT = ("mlp_128", "word2vec")
 

@@ -373,7 +373,48 @@ static void who_finds_its_place_taken_moves_once(void **state) {
     release_block(own);
 }
 
-enum { N_ASSIGNED = 3, N_PASSING = 8, N_SETTLING = 10, N_TRAINED = 40 };
+enum { N_ROW = 6 };
+
+/* The next free hole is the next site's place, so a block that went there would move all others. */
+static void a_value_that_moves_takes_nobodys_place(void **state) {
+    struct gpu_block *row[N_ROW];
+    CUdeviceptr places[N_ROW];
+    for (uint64_t i = 0; i < N_ROW; i++) {
+        row[i] = alloc_at_site(10 + i, 4096);
+        places[i] = row[i]->address;
+    }
+    for (int i = 0; i < N_ROW; i++)
+        release_block(row[i]);
+    struct gpu_block *intruder = alloc(4096);
+    assert_int_equal(intruder->address, places[0]);
+    for (uint64_t i = 0; i < N_ROW; i++) {
+        row[i] = alloc_at_site(10 + i, 4096);
+        assert_true(i == 0 ? row[i]->address > places[N_ROW - 1] : row[i]->address == places[i]);
+    }
+    assert_int_equal(memory.n_moved, 1);
+    for (int i = 0; i < N_ROW; i++)
+        release_block(row[i]);
+    release_block(intruder);
+}
+
+/* Both places of the site are taken each time. Fresh memory is given to the values until its share
+ * of the limit is used up. */
+static void values_that_move_for_ever_need_no_more_memory(void **state) {
+    enum { N_MOVES = 200, N_HELD = 4 };
+    struct gpu_block *live[N_HELD] = {NULL};
+    for (int i = 0; i < N_MOVES; i++) {
+        struct gpu_block *block = alloc_at_site(1, MIB / 2);
+        release_block(live[i % N_HELD]);
+        live[i % N_HELD] = block;
+    }
+    for (int i = 0; i < N_HELD; i++)
+        release_block(live[i]);
+    assert_int_equal(memory.n_moved, N_MOVES - 1);
+    assert_int_equal(memory.fresh_bytes, memory.limit_bytes / 16);
+    assert_true(memory.mapped_bytes <= STEP);
+}
+
+enum { N_ASSIGNED = 3, N_PASSING = 8, N_SETTLING = 3, N_TRAINED = 40 };
 
 /* Each step computes the next value of some variables, which hold their blocks until then, among
  * blocks that pass. After a few steps all that passes has its address, and a variable has two. */
@@ -496,6 +537,8 @@ int main(void) {
         WITH_MEMORY(random_blocks_never_overlap),
         WITH_MEMORY(a_site_keeps_its_place_whatever_else_is_free),
         WITH_MEMORY(who_finds_its_place_taken_moves_once),
+        WITH_MEMORY(a_value_that_moves_takes_nobodys_place),
+        WITH_MEMORY(values_that_move_for_ever_need_no_more_memory),
         WITH_MEMORY(values_that_move_in_each_step_move_nothing_else),
         WITH_MEMORY(no_place_is_taken_once_half_of_the_limit_was_used),
         WITH_MEMORY(random_sites_never_overlap),

@@ -17,6 +17,8 @@ import tempfile
 
 from run_networks import BUILD, TESTS, simulate
 
+import numpy as np  # noqa: E402
+
 import graphs  # noqa: E402  (run_networks says where these are)
 import networks  # noqa: E402
 import tensorflow as tf  # noqa: E402
@@ -33,6 +35,26 @@ def network(name):
     return lambda: networks.build(name, networks.NETWORKS[name][2])
 
 
+def forms(is_functional=False):
+    """A layer whose input's rows are fed, and say how often a loop runs and which branch is taken:
+    each number of rows is a form of the step, whose graph is kept beside those of the others."""
+    tf1.enable_control_flow_v2() if is_functional else tf1.disable_control_flow_v2()
+    x = tf1.placeholder(tf.float32, [None, 8], name="x")
+    w = tf1.get_variable("w", initializer=tf.random.stateless_uniform([8, 8], [1, 2]),
+                         use_resource=True)
+    rows = tf.shape(x)[0]
+    _, y = tf1.while_loop(lambda i, _: i * 8 < rows,
+                          lambda i, y: (i + 1, tf.tanh(tf.matmul(y, w) * 0.1)),
+                          [tf.constant(0), x])
+    y = tf1.cond(rows > 20, lambda: tf.nn.softmax(y), lambda: tf.sin(y) * 2.0)
+    loss = tf.reduce_mean(y * y)
+    step = tf1.train.GradientDescentOptimizer(0.1).minimize(loss)
+    tf.identity(loss, name="loss")
+    tf.group(step, name="step")
+    tf.group(tf1.global_variables_initializer(), name="init")
+    tf1.disable_control_flow_v2()
+
+
 # What is trained, the least part of its work that is replayed, and the most graphs of a step: one
 # for each 256 parts.
 PROGRAMS = {
@@ -44,8 +66,11 @@ PROGRAMS = {
     "bert": (network("bert"), 1, 2),
     "resnet50": (network("resnet50"), 1, 2),
     "lstm_attention": (network("lstm_attention"), 1, 3),
+    "forms": (forms, 1, 1),
+    "forms_functional": (lambda: forms(True), 1, 1),
 }
-IN_SHORT = ("mlp_128", "word2vec")
+FORMS = {"forms": (16, 24, 32), "forms_functional": (16, 24, 32)}  # rows that are fed in turn
+IN_SHORT = ("mlp_128", "word2vec", "forms", "forms_functional")
 
 
 def counts_of(cluster):
@@ -54,19 +79,29 @@ def counts_of(cluster):
     return {**gpu["counts"], "peak": gpu["memory_peak_bytes"]}
 
 
-def train(graph, options, flags):
+def feeds_of(name, step):
+    rows = FORMS.get(name)
+    if not rows:
+        return {}
+    n = rows[step % len(rows)]
+    return {"x:0": np.arange(n * 8, dtype=np.float32).reshape(n, 8) / (n * 8)}
+
+
+def train(name, graph, options, flags):
     """The losses of all steps, what the device counts in each measured step, and the most memory
     that was used."""
+    n_forms = len(FORMS.get(name, (1,)))
     plugin = os.path.join(BUILD, "kernels", "cuda", "millrace-cuda.so")
     losses, counted = [], []
     with Cluster(n_ps=0, n_workers=1, worker_flags=["--gpu", "require", "--gpu-plugin", plugin,
                                                     *flags]) as cluster:
         with tf1.Session(cluster.target, graph=graph) as session:
             session.run("init")
-            for step in range(options.warm + options.steps):
+            for step in range((options.warm + options.steps) * n_forms):
                 before = counts_of(cluster)
-                losses.append(session.run(["loss:0", "step"])[0].tobytes())
-                if step >= options.warm:
+                losses.append(session.run(["loss:0", "step"],
+                                          feeds_of(name, step))[0].tobytes())
+                if step >= options.warm * n_forms:
                     counted.append({key: n - before[key] for key, n in counts_of(cluster).items()})
         cluster.check()
         return losses, counted, counts_of(cluster)["peak"]
@@ -77,8 +112,8 @@ def failure(name, options):
     with tf.Graph().as_default() as graph:
         tf1.set_random_seed(1)
         build()
-    losses, counted, peak = train(graph, options, [])
-    expected, _, _ = train(graph, options, ["--gpu-graphs", "off"])
+    losses, counted, peak = train(name, graph, options, [])
+    expected, _, _ = train(name, graph, options, ["--gpu-graphs", "off"])
     mean = {key: sum(step.get(key, 0) for step in counted) / len(counted) for key in counted[0]}
     print(f"{name:16}" + "".join(f"{mean.get(key, 0):16.4g}" for key in COLUMNS) + f"{peak:12}",
           flush=True)

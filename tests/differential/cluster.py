@@ -118,12 +118,14 @@ class Daemon:
 
 class Cluster:
     def __init__(self, n_ps=1, n_workers=2, bin_dir=None, worker_flags=(), master_flags=(),
-                 jobs=None):
-        """jobs: how many tasks each job has, instead of n_ps and n_workers."""
+                 jobs=None, flags_of=None):
+        """jobs: how many tasks each job has, instead of n_ps and n_workers. flags_of: further flags
+        of single tasks, by (job, index)."""
         self.bin_dir = bin_dir or os.environ.get("MILLRACE_BIN") or os.path.join(
             ROOT, "build", "bin")
         self.jobs = jobs or {"ps": n_ps, "worker": n_workers}
         self.worker_flags, self.master_flags = list(worker_flags), list(master_flags)
+        self.flags_of = flags_of or {}
         self.daemons, self.directory, self.spec, self.target = [], None, None, None
 
     def __enter__(self):
@@ -156,7 +158,8 @@ class Cluster:
             for job, n_tasks in self.jobs.items():
                 of_job = [
                     Daemon(f"{job}{i}", [os.path.join(self.bin_dir, "tf-worker"), "--job", job,
-                                         "--task", str(i), *self.worker_flags], self.directory)
+                                         "--task", str(i), *self.worker_flags,
+                                         *self.flags_of.get((job, i), ())], self.directory)
                     for i in range(n_tasks)
                 ]
                 self.daemons += of_job

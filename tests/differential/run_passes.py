@@ -12,7 +12,9 @@ sockets between tasks (--unix off), threads for kernels and steps (--threads 1).
 those of programs_*.py, random graphs, some of them with many control edges, with large values, or
 with odd values, types and shapes, and random control flow. Passes that are off by default
 (--enable-passes) may change the last bits, so they have random graphs of their own.
-There are two sets of tasks, one with all options off. Each has a master for each way to compile.
+There are three sets of tasks: one as it is by default, one with all options off, and one whose
+first worker is slow, so that placement by cost moves nodes. What is "moved by cost" has no devices
+of tasks in its graph. Each set has a master for each way to compile.
 With --gpus each task has simulated GPUs. The last bits of a CPU may be others than those of a GPU,
 so nothing is folded then, and what is placed by cost is only close. Without --long a seeded sample.
 The last line is "N passed, N failed".
@@ -45,68 +47,77 @@ LONG = {"programs": None, "random": 1000, "waiting": 1000, "elementwise": 1000, 
         "known": 500, "invariants": 500, "large": 300,
         "odd": 1000, "odd products": 500}
 GPU_SAMPLE = {kind: max(1, n // 4) for kind, n in SAMPLE.items()} | {"programs": 12}
+SLOW = "100"  # how many times as long kernels of the slow task take
 PLAIN_TASKS = ("--no-in-place", "--no-fused-code", "--unix", "off", "--threads", "1")
 # The optional ones.
 PASSES = ("simplify", "invariants", "fold", "branches", "cse", "waits", "controls", "fuse",
           "contract", "gathers", "delays")
 OPT_IN = ("pads", "transposes")
 REFERENCE = "all on"
-# name: (are the tasks plain?, master flags, is the session L0?)
+# name: (which tasks, master flags, is the session L0?)
 WAYS = {
-    REFERENCE: (False, (), False),
-    "all off": (True, ("--disable-passes", ",".join(PASSES)), False),
-    **{f"{name} alone": (True, ("--disable-passes", ",".join(p for p in PASSES if p != name)),
+    REFERENCE: ("usual", (), False),
+    "all off": ("plain", ("--disable-passes", ",".join(PASSES)), False),
+    **{f"{name} alone": ("plain", ("--disable-passes", ",".join(p for p in PASSES if p != name)),
                          False) for name in PASSES},
-    "in place, threads and Unix sockets alone": (False, ("--disable-passes", ",".join(PASSES)),
+    "in place, threads and Unix sockets alone": ("usual", ("--disable-passes", ",".join(PASSES)),
                                                  False),
-    "L0": (False, (), True),
-    "placed by cost": (False, ("--placement", "cost"), False),
-    "receives late": (False, ("--recv-scheduling",), False),
-    "receives late alone": (True, ("--recv-scheduling", "--disable-passes", ",".join(PASSES)),
+    "L0": ("usual", (), True),
+    "placed by cost": ("usual", ("--placement", "cost"), False),
+    "moved by cost": ("unequal", ("--placement", "cost", "--recv-scheduling"), False),
+    "spread": ("unequal", ("--placement", "spread"), False),
+    "receives late": ("usual", ("--recv-scheduling",), False),
+    "receives late alone": ("plain", ("--recv-scheduling", "--disable-passes", ",".join(PASSES)),
                             False),
-    "small constants folded": (False, ("--fold-max", "64"), False),
+    "small constants folded": ("usual", ("--fold-max", "64"), False),
 }  # fmt: skip
+BY_COST = {name for name, (_, flags, _) in WAYS.items() if "--placement" in flags}
 
 
 # Of programs for passes that are off by default. What these do is equal but for rounding.
 OPT_IN_WAYS = {
     REFERENCE: WAYS[REFERENCE],
     "all off": WAYS["all off"],
-    "off by default": (False, ("--enable-passes", ",".join(OPT_IN)), False),
-    **{f"{name} alone": (True, ("--enable-passes", name, "--disable-passes", ",".join(PASSES)),
+    "off by default": ("usual", ("--enable-passes", ",".join(OPT_IN)), False),
+    "off by default, moved by cost": ("unequal", ("--enable-passes", ",".join(OPT_IN),
+                                                  "--placement", "cost"), False),
+    **{f"{name} alone": ("plain", ("--enable-passes", name, "--disable-passes", ",".join(PASSES)),
                          False) for name in OPT_IN},
 }
 
 
 def without_folding(ways):
     """The ways that are not about folding, and that do not fold."""
-    return {name: (is_plain, flags if "--disable-passes" in flags
+    return {name: (tasks, flags if "--disable-passes" in flags
                    else (*flags, "--disable-passes", "fold"), is_l0)
-            for name, (is_plain, flags, is_l0) in ways.items() if "fold" not in name}
+            for name, (tasks, flags, is_l0) in ways.items() if "fold" not in name}
 
 
 class Clusters:
-    """One set of tasks that is plain and one that is not; for each way a master."""
+    """The sets of tasks; for each way a master."""
 
     def __init__(self, bin_dir, has_gpus=False):
         gpu = ("--gpu", "require") if has_gpus else ()
-        self.sets = {is_plain: Cluster(bin_dir=bin_dir, worker_flags=(*gpu, *PLAIN_TASKS)
-                                       if is_plain else gpu) for is_plain in (False, True)}
+        self.sets = {
+            "usual": Cluster(bin_dir=bin_dir, worker_flags=gpu),
+            "plain": Cluster(bin_dir=bin_dir, worker_flags=(*gpu, *PLAIN_TASKS)),
+            "unequal": Cluster(bin_dir=bin_dir, worker_flags=gpu,
+                               flags_of={("worker", 0): ("--device-scale", SLOW)})}
         self.ways, self.opt_in_ways = ((without_folding(WAYS), without_folding(OPT_IN_WAYS))
                                        if has_gpus else (WAYS, OPT_IN_WAYS))
         # costs may say that the CPU computes a node
-        self.exact_ways = set(WAYS) - ({"placed by cost"} if has_gpus else set())
+        self.exact_ways = set(WAYS) - (BY_COST if has_gpus else set())
         self.targets = {}
 
     def start(self):
         masters = {}
-        for is_plain, cluster in self.sets.items():
+        for tasks, cluster in self.sets.items():
             cluster.start()
-            masters[is_plain, ()] = cluster.target
-        for name, (is_plain, flags, _) in {**self.ways, **self.opt_in_ways}.items():
-            key = is_plain, flags
+            masters[tasks, ()] = cluster.target
+        for name, (tasks, flags, _) in {**self.ways, **self.opt_in_ways}.items():
+            key = tasks, flags
             if key not in masters:
-                masters[key] = self.sets[is_plain].add_master(flags)
+                masters[key] = self.sets[tasks].add_master(flags)
             self.targets[name] = masters[key]
 
     def stop(self):
@@ -126,9 +137,18 @@ def config_of(options, is_l0):
     return config
 
 
-def run_way(target, build, options, is_l0):
+def free_nodes(graph):
+    """The placer may put each node on any task."""
+    for op in graph.get_operations():
+        if op.device.startswith("/job:"):
+            op._set_device("")  # noqa: SLF001
+
+
+def run_way(name, target, build, options, is_l0):
     sessions.fresh_state(target)
     graph, runs = _build_program(build)
+    if "moved by cost" in name:
+        free_nodes(graph)
     return programs.run_all(target, graph, runs, config_of(options, is_l0))
 
 
@@ -151,8 +171,8 @@ class Runner:
         options = {key: value for key, value in options.items()
                    if key not in ("is_opt_in", "may_fail")}
         ways = self.clusters.opt_in_ways if is_opt_in else self.clusters.ways
-        outcomes = {name: run_way(self.clusters.targets[name], build, options, is_l0) for name,
-                    (_, _, is_l0) in ways.items()}
+        outcomes = {name: run_way(name, self.clusters.targets[name], build, options, is_l0)
+                    for name, (_, _, is_l0) in ways.items()}
         for name, found in outcomes.items():
             for index, (our, wanted) in enumerate(zip(found, outcomes[REFERENCE])):
                 self.n_runs += 1
@@ -170,7 +190,7 @@ class Runner:
         if self.arguments.trace:
             print(name, flush=True)
         try:
-            with Watchdog(self.clusters.sets[False], 120) as watchdog:
+            with Watchdog(self.clusters.sets["usual"], 120) as watchdog:
                 problem = self.difference(build, options)
             if watchdog.complaint:
                 raise ClusterError(watchdog.complaint)

@@ -33,7 +33,7 @@ import numpy  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 import planted_bugs  # noqa: E402
-from cluster import Cluster  # noqa: E402
+from cluster import Cluster, ClusterError  # noqa: E402
 from function_cases import function_failures  # noqa: E402
 from image_cases import image_cases  # noqa: E402
 from op_cases import (Cases, elementwise_cases, mixed_cases, order_cases,  # noqa: E402
@@ -164,12 +164,17 @@ def reports(cluster):
 def finds_bug(listed, kernels, plugin):
     """What the cases find, or None."""
     os.environ["MILLRACE_SIM_KERNELS"] = ":".join(kernels)
-    with Cluster(worker_flags=["--gpu", "require", "--gpu-plugin", plugin]) as cluster:
-        for first in range(0, len(listed), BATCH):
-            failures = run_batch(cluster.target, listed[first:first + BATCH])
-            if failures:
-                return failures[0]
-        return next(reports(cluster), None)
+    try:
+        with Cluster(worker_flags=["--gpu", "require", "--gpu-plugin", plugin]) as cluster:
+            for first in range(0, len(listed), BATCH):
+                failures = run_batch(cluster.target, listed[first:first + BATCH])
+                if failures:
+                    return failures[0]
+            return next(reports(cluster), None)
+    except (tf.errors.UnavailableError, tf.errors.AbortedError, ClusterError) as error:
+        # The device has failed, which ends its worker.
+        text = str(error)
+        return next(iter(re.findall("^simulated device.*", text, re.M)), " ".join(text.split()))
 
 
 def planted_failures(listed, kernels, plugin):

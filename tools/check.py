@@ -650,11 +650,13 @@ def check_shell_scripts():
 
 
 def check_planted_bugs():
-    """Each patch in tests/sim/planted/ still applies to the source that it plants a bug in."""
-    done = subprocess.run([sys.executable, "tests/sim/planted.py", "--check"],
-                          cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode != 0:
-        yield from done.stdout.splitlines()[:-1] or [done.stdout]
+    """Each patch in tests/sim/planted/ and tests/cuda/planted/ still applies to the source that it
+    plants a bug in."""
+    for script in ("tests/sim/planted.py", "tests/cuda/planted_bugs.py"):
+        done = subprocess.run([sys.executable, script, "--check"], cwd=ROOT,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode != 0:
+            yield from done.stdout.splitlines()[:-1] or [done.stdout]
 
 
 def check_generated_files():

@@ -1,11 +1,16 @@
 """Compiles parts of the plugin with a bug, which the cases have to find. A patch of planted/
 changes one file. A kernel (.cu) becomes a library for the simulated device, and a C file becomes a
-plugin."""
+plugin.
+
+    tests/cuda/planted_bugs.py --check    whether each patch fits its file
+"""
 import glob
 import os
 import re
 import shlex
 import subprocess
+import sys
+import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("MILLRACE_BUILD", "build"))
@@ -81,3 +86,22 @@ def variant(patch, kernels, plugin, work):
     if is_kernel:
         return kernels_with(patch, kernels, work), plugin
     return kernels, plugin_with(patch, work)
+
+
+def main():
+    if sys.argv[1:] != ["--check"]:
+        sys.exit("usage: tests/cuda/planted_bugs.py --check")
+    failed = 0
+    for patch in sorted(glob.glob(os.path.join(ROOT, "tests", "cuda", "planted", "*.patch"))):
+        with tempfile.TemporaryDirectory() as work:
+            try:
+                patched(patch, work)
+            except subprocess.CalledProcessError:
+                failed += 1
+                print(f"{os.path.relpath(patch, ROOT)} does not fit its file", flush=True)
+    print(f"{failed} of the planted bugs do not apply")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,8 @@
-"""The bugs that are planted for the simulated device: each patch fits its file, and
-tests/cuda/README.md lists each bug with what its patch says of it."""
+"""tests/cuda/README.md lists each bug that is planted for the simulated device, with what its patch
+says of it. tools/check.py sees whether each patch fits its file."""
 import glob
 import os
 import re
-import subprocess
 import sys
 import unittest
 
@@ -35,18 +34,9 @@ class TestPlantedBugs(unittest.TestCase):
         self.assertEqual([f"`{name}`" for name in programs.BUGS], [row[0] for row in rows(2)])
 
     def test_each_patch_is_listed(self):
+        self.assertTrue(PATCHES)
         self.assertEqual(sorted(described(patch) for patch in PATCHES),
                          sorted(row for row in rows(3) if not row[0].endswith(".py`")))
-
-    def test_each_patch_fits_its_file(self):
-        self.assertTrue(PATCHES)
-        for patch in PATCHES:
-            with self.subTest(os.path.basename(patch)), open(patch, encoding="utf-8") as lines:
-                path = re.search(r"^\+\+\+ b/(\S+)$", lines.read(), re.M)[1]
-                done = subprocess.run(["patch", "--quiet", "--fuzz=0", "-o", os.devnull, "-r", "-",
-                                       os.path.join(ROOT, path), patch], stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, text=True)
-                self.assertEqual(done.returncode, 0, done.stdout)
 
 
 if __name__ == "__main__":

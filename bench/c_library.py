@@ -24,6 +24,8 @@ import subprocess
 import sys
 import tempfile
 
+import daemons
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, "build")
 PROGRAM = r"""
@@ -113,7 +115,7 @@ def main():
     ours, theirs = [os.path.join(BUILD, "client", "libmillrace.so.0")], tensorflow_libraries()
     sizes = {name: (sum(os.path.getsize(p) for p in paths), sum(map(exported, paths)))
              for name, paths in (("millrace", ours), ("TensorFlow", theirs))}
-    cluster = subprocess.Popen([os.path.join(BUILD, "bin", "tfctl"), "local", "--workers", "1",
+    cluster = daemons.start([os.path.join(BUILD, "bin", "tfctl"), "local", "--workers", "1",
                                 "--quiet"], stdout=subprocess.PIPE, text=True)
     figures = {}
     try:

@@ -34,6 +34,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.environ.get("MILLRACE_BIN", os.path.join(ROOT, "build", "bin"))
 CALL_BYTES = 4 << 20
 
+import daemons  # noqa: E402
 import numpy as np  # noqa: E402
 import tensorflow.compat.v1 as tf  # noqa: E402
 
@@ -157,7 +158,7 @@ def main():
     parser.add_argument("--json")
     options = parser.parse_args()
     directory = tempfile.mkdtemp(prefix="millrace-bench-", dir=options.dir)
-    cluster = subprocess.Popen([os.path.join(BIN, "tfctl"), "local", "--ps", "1", "--workers", "1",
+    cluster = daemons.start([os.path.join(BIN, "tfctl"), "local", "--ps", "1", "--workers", "1",
                                 "--quiet", f"--worker-flag=--file-root={directory}"],
                                stdout=subprocess.PIPE, text=True)
     try:

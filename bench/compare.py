@@ -28,6 +28,8 @@ import tempfile
 import time
 import traceback
 
+import daemons
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.environ.get("MILLRACE_BIN", os.path.join(ROOT, "build", "bin"))
@@ -70,7 +72,7 @@ class TensorFlowCluster:
     def __init__(self):
         spec = {"ps": [f"127.0.0.1:{free_port()}"], "worker": [f"127.0.0.1:{free_port()}"]}
         start = time.time()
-        self.processes = {job: subprocess.Popen([sys.executable, "-c", TENSORFLOW_SERVER,
+        self.processes = {job: daemons.start([sys.executable, "-c", TENSORFLOW_SERVER,
                 json.dumps(spec), job], stderr=subprocess.DEVNULL)
                           for job in spec}
         for job in spec:
@@ -105,8 +107,8 @@ class MillraceCluster:
     def start(self, name, command):
         path = os.path.join(self.directory.name, name)
         start = time.time()
-        self.processes[name] = subprocess.Popen(command
-                                                + ["--port-file", path, "--log-level", "warning"])
+        self.processes[name] = daemons.start(command
+                                             + ["--port-file", path, "--log-level", "warning"])
         while not os.path.exists(path):
             if self.processes[name].poll() is not None:
                 raise SystemExit(f"{name} ended with {self.processes[name].returncode}")
@@ -128,7 +130,7 @@ class ClientFloor:
     below."""
 
     def __init__(self):
-        self.process = subprocess.Popen([os.path.join(os.path.dirname(BIN.rstrip("/")), "bench",
+        self.process = daemons.start([os.path.join(os.path.dirname(BIN.rstrip("/")), "bench",
                 "client_floor")], stdout=subprocess.PIPE, text=True)
         self.target = f"grpc://127.0.0.1:{int(self.process.stdout.readline())}"
 

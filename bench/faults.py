@@ -19,6 +19,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [os.path.join(ROOT, "bench"), os.path.join(ROOT, "tests", "differential")]
+import daemons  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from compare import TENSORFLOW_SERVER, free_port, wait_until_accepts  # noqa: E402
 
@@ -33,7 +34,7 @@ class TensorFlow:
 
     def start(self, job):
         spec = {name: [f"127.0.0.1:{port}"] for name, port in self.ports.items()}
-        process = subprocess.Popen([sys.executable, "-c", TENSORFLOW_SERVER, json.dumps(spec), job],
+        process = daemons.start([sys.executable, "-c", TENSORFLOW_SERVER, json.dumps(spec), job],
                                    stderr=subprocess.DEVNULL)
         wait_until_accepts(self.ports[job])
         return process
@@ -65,8 +66,8 @@ class Millrace:
         daemon = self.cluster.daemons[0]
         command = [*daemon.process.args]
         command[command.index("--listen") + 1] = f"127.0.0.1:{daemon.port}"
-        daemon.process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
-                                          stderr=subprocess.DEVNULL)
+        daemon.process = daemons.start(command, stdin=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
         wait_until_accepts(daemon.port)
 
     def stop(self):
@@ -76,12 +77,12 @@ class Millrace:
 class Client:
     def __init__(self, target, limit_s):
         self.limit_s = limit_s
-        self.process = subprocess.Popen([sys.executable,
-                                         os.path.join(ROOT, "tests/e2e/faults_client.py"),
-                                         "interactive", target, "0"],
-                                        # fmt: skip
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL)
+        self.process = daemons.start([sys.executable,
+                                      os.path.join(ROOT, "tests/e2e/faults_client.py"),
+                                      "interactive", target, "0"],
+                                     # fmt: skip
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                     stderr=subprocess.DEVNULL)
         self.rest = b""
         self.answer(60)
 

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 
+import daemons
 from compare import BIN, ROOT, TENSORFLOW_SERVER, free_port, wait_until_accepts
 from faults import Client
 
@@ -45,7 +46,7 @@ class TensorFlow:
         worker = f"{wire.here}:{free_port()}"
         spec = json.dumps({"ps": [f"{wire.there}:2400"], "worker": [worker]})
         command = [sys.executable, "-c", TENSORFLOW_SERVER, spec]
-        self.processes = [subprocess.Popen(before + [*command, job], stderr=subprocess.DEVNULL)
+        self.processes = [daemons.start(before + [*command, job], stderr=subprocess.DEVNULL)
                           for before, job in ((wire.inside([]), "ps"), ([], "worker"))]  # fmt: skip
         wait_for_ps(wire)
         wait_until_accepts(int(worker.split(":")[1]))
@@ -69,7 +70,7 @@ class Millrace:
                      "--insecure", "--unix", "off"],
                     [os.path.join(BIN, "tf-master"), "--listen", f"127.0.0.1:{master}", "--cluster",
                      f"ps={wire.there}:2400,worker={wire.here}:{worker}"])
-        self.processes = [subprocess.Popen(command + ["--admin", "off"], stderr=subprocess.DEVNULL)
+        self.processes = [daemons.start(command + ["--admin", "off"], stderr=subprocess.DEVNULL)
                           for command in commands]
         wait_until_accepts(master)
         self.target = f"grpc://127.0.0.1:{master}"

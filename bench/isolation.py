@@ -29,6 +29,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "differential"))
 sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
 
+import daemons  # noqa: E402
 import long_kernels  # noqa: E402
 import numpy as np  # noqa: E402
 import raw_clients as rc  # noqa: E402
@@ -230,7 +231,7 @@ class Beside:
         self.run, self.n_idle_loops, self.n_runs = run, n_idle_loops, 0
 
     def __enter__(self):
-        self.loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"])
+        self.loops = [daemons.start(["sh", "-c", "while :; do :; done"])
                       for _ in range(self.n_idle_loops)]
         self.is_over = threading.Event()
         self.thread = threading.Thread(target=self._go_on)

@@ -31,6 +31,7 @@ import tempfile
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import daemons
 import null_plot
 from compare import BIN, ROOT, TENSORFLOW_SERVER, free_port, wait_until_accepts
 
@@ -53,7 +54,7 @@ class TensorFlow:
                 command = [sys.executable, "-c",
                            TENSORFLOW_SERVER.replace("task_index=0", "task_index=int(sys.argv[3])"),
                            json.dumps(spec), job, str(i)]
-                self.processes.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+                self.processes.append(daemons.start(command, stderr=subprocess.DEVNULL))
         for addresses in spec.values():
             for address in addresses:
                 wait_until_accepts(int(address.split(":")[1]), 180)
@@ -84,7 +85,7 @@ class Millrace:
         path = os.path.join(self.directory.name, name)
         command = [os.path.join(BIN, program), *map(str, arguments), "--listen", "127.0.0.1:0",
                    "--port-file", path, "--admin", "off", "--log-level", "warning"]
-        process = subprocess.Popen(command)
+        process = daemons.start(command)
         self.processes.append(process)
 
         def port():
@@ -147,7 +148,7 @@ class Clients:
                 f.write(build(tf1, kind, n_servers, worker).SerializeToString())
             command = [CLIENT, "--target", target, "--graph", path, "--step", "step", "--options",
                        options]
-            self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE,
+            self.processes.append(daemons.start(command, stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE, text=True))
         self.ask(self.processes[:1], "once init")
         for _ in range(3):

@@ -10,6 +10,8 @@ import time
 import urllib.error
 import urllib.request
 
+import daemons
+
 
 class Missing(Exception):
     """It is not installed, or does not start."""
@@ -60,7 +62,7 @@ def etcd(rounds):
         raise Missing("apt-get install etcd-server etcd-client")
     folder = tempfile.mkdtemp()
     client, peer = (f"http://127.0.0.1:{port}" for port in free_ports(2))
-    server = subprocess.Popen(
+    server = daemons.start(
         ["etcd", "--data-dir", folder, "--listen-client-urls", client, "--advertise-client-urls",
          client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
          "--initial-cluster", f"default={peer}"],
@@ -102,7 +104,7 @@ def ray(rounds):
     temporary = tempfile.mkdtemp(prefix="ray-")
     env = {**os.environ, "RAY_ADDRESS": address, "RAY_USAGE_STATS_ENABLED": "0",
            "PATH": os.path.dirname(program) + ":" + os.environ["PATH"]}  # `ray stack` runs py-spy
-    head = subprocess.Popen(
+    head = daemons.start(
         [program, "start", "--head", "--block", "--port", port, "--num-cpus", "1",
          "--node-ip-address", "127.0.0.1", "--include-dashboard", "true", "--dashboard-host",
          "127.0.0.1", "--dashboard-port", dashboard, "--metrics-export-port", metrics,

@@ -27,6 +27,8 @@ import tempfile
 import time
 import urllib.request
 
+from daemons import start as start_process
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, os.path.join(ROOT, "bench"))
@@ -112,7 +114,7 @@ class Daemon:
         self.log = os.path.join(directory, f"{name}.log")
         ports = os.path.join(directory, f"{name}.ports")
         with open(self.log, "w") as log:
-            self.process = subprocess.Popen(
+            self.process = start_process(
                 [os.path.join(arguments.bin, program), "--listen", "127.0.0.1:0", "--admin",
                  "127.0.0.1:0", "--port-file", ports, *flags], stderr=log)
         while not os.path.exists(ports):
@@ -218,7 +220,7 @@ def main():
     errors = {"estimated": [], "measured": []}
     print(f"{'ms a step':20} {'simple':>9} {'by cost':>9} {'times':>7}   "
           f"{'simulated by estimates':>19}   {'with measured costs':>19}")
-    load = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    load = [start_process([sys.executable, "-c", "while True: pass"])
             for _ in range(arguments.load)]
     try:
         for name, (scales, make) in CASES.items():

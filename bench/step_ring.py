@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 
+import daemons
 from cost_sampling import ROOT, processor_s
 
 AIM = 1.02
@@ -49,7 +50,7 @@ def callables(tf1, target):
 
 
 def start(binaries, *flags):
-    process = subprocess.Popen(
+    process = daemons.start(
         [os.path.join(binaries, "tfctl"), "local", "--ps", "1", "--workers", "1", "--quiet",
          "--master-flag", "--disable-passes", "--master-flag", "fuse,simplify", *flags, "--", "sh",
          "-c", "echo $MILLRACE_TARGET; echo $MILLRACE_PIDS; echo $MILLRACE_ADMIN; "
@@ -90,7 +91,7 @@ def main():
     clusters = {"on": start(arguments.bin), "read": start(arguments.bin), "off": start(
         arguments.bin, "--master-flag=--admin=off", "--worker-flag=--admin=off",
         "--worker-flag=--step-ring=0")}
-    reader = subprocess.Popen([sys.executable, "-c", READER, *clusters["read"][3]])
+    reader = daemons.start([sys.executable, "-c", READER, *clusters["read"][3]])
     steps = {name: callables(tf1, target) for name, (_, target, _, _) in clusters.items()}
     took = {kind: {name: [] for name in clusters} for kind in STEPS}
     for i in range(arguments.rounds + 1):

@@ -16,6 +16,8 @@ import subprocess
 import sys
 import time
 
+from daemons import start as start_process
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORKER = "worker=127.0.0.1:{}"
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -43,7 +45,7 @@ class Daemons:
 
     def _start(self, program, *flags):
         """Starts a daemon. Returns its port once it listens."""
-        process = subprocess.Popen(
+        process = start_process(
             [os.path.join(self.programs, program), "--listen", "127.0.0.1:0", *flags],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.processes.append(process)

@@ -154,8 +154,8 @@ def run_way(name, target, build, options, is_l0):
 
 def exactly(options):
     """Equal to the bit, but for the bits of a NaN, which follow the order of two operands: an
-    optimisation moves and leaves out work, it does no sums in another way. Not for programs with the
-    option any_order, whose sums follow the order in which nodes happen to run."""
+    optimisation moves and leaves out work, it does no sums in another way. Not for programs with
+    the option any_order, whose sums follow the order in which nodes happen to run."""
     return {key: value for key, value in options.items() if key in ("values", "node")} | {
         "rtol": 0.0, "atol": 0.0, "zero_signs": True}
 

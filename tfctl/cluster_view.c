@@ -140,6 +140,13 @@ static void check_task(const struct page_value *task, const struct problems *pro
     }
 }
 
+static void check_devices(const struct page_value *task, const struct problems *problems) {
+    const struct page_value *failed = page_get(task, "failed_devices");
+    for (size_t i = 0; i < page_count(failed); i++)
+        complain(problems, "%s is not used: %s", page_get_text(page_at(failed, i), "device"),
+                 page_get_text(page_at(failed, i), "why"));
+}
+
 static void check_limits(const struct page_value *limits, const struct problems *problems) {
     enum { MAX_USE_PERCENT = 80 };
     for (size_t i = 0; i < page_count(limits); i++) {
@@ -169,8 +176,10 @@ void cluster_view_problems(const struct cluster_view *view,
     const struct page_value *tasks = cluster_view_service(view, "tasks"),
                             *tls = page_get(view->status, "tls");
     check_ready(view, &problems);
-    for (size_t i = 0; i < page_count(tasks); i++)
+    for (size_t i = 0; i < page_count(tasks); i++) {
         check_task(page_at(tasks, i), &problems);
+        check_devices(page_at(tasks, i), &problems);
+    }
     check_limits(cluster_view_service(view, "budgets"), &problems);
     check_limits(cluster_view_service(view, "grpc"), &problems);
     check_certificate("tasks", page_get(tls, "wire"), &problems);

@@ -48,7 +48,39 @@ static void make_cpu_devices(struct worker_task *task, const struct worker_task_
     }
 }
 
-/* Errors: those of GPUs that are required. */
+/* The GPUs that have been opened. Adds why the others have not. */
+static int count_working(struct device *gpus, int n, struct str *why) {
+    int n_working = 0;
+    for (int i = 0; i < n; i++) {
+        const struct status *failure = device_failure(&gpus[i]);
+        n_working += failure == NULL;
+        if (failure)
+            str_addf(why, "%s%s", why->len ? "; " : "", status_message(failure));
+    }
+    return n_working;
+}
+
+static void log_gpus(struct device *gpus, int n) {
+    for (int i = 0; i < n; i++) {
+        struct str text = STR_INIT;
+        if (device_failure(&gpus[i]))
+            continue; /* its failure has been logged */
+        gpus[i].ops->describe(&gpus[i], &text);
+        log_event(EVENT_GPU, "%s: %s", gpus[i].full_name, str_text(&text));
+        str_fini(&text);
+    }
+}
+
+static void describe_gpus(struct worker_task *task, const struct status *st) {
+    struct str about = STR_INIT;
+    if (task->gpu_plugin)
+        task->gpu_plugin->describe(&about);
+    else
+        str_addf(&about, "none: %s", status_message(st));
+    task->gpu_text = str_detach(&about);
+}
+
+/* Errors: none of the required GPUs works. */
 static struct status *open_gpus(struct worker_task *task,
                                 const struct worker_task_options *options) {
     struct device *gpus = &task->devices[task->n_cpu_devices];
@@ -64,22 +96,17 @@ static struct status *open_gpus(struct worker_task *task,
         free(gpus[i].full_name);
     task->n_devices += n;
     for (int i = 0; i < n; i++)
-        swap_add_device(&gpus[i]);
+        if (!device_failure(&gpus[i]))
+            swap_add_device(&gpus[i]);
+    struct str why = STR_INIT;
+    if (count_working(gpus, n, &why) == 0 && !st && options->gpu_mode == GPU_REQUIRE)
+        st = status_unavailable("no GPU works: %s", str_text(&why));
+    str_fini(&why);
     if (st && options->gpu_mode == GPU_REQUIRE)
         return status_prefix_take(st, "gpu: required, but ");
-    struct str about = STR_INIT;
-    if (task->gpu_plugin)
-        task->gpu_plugin->describe(&about);
-    else
-        str_addf(&about, "none: %s", status_message(st));
-    task->gpu_text = str_detach(&about);
+    describe_gpus(task, st);
+    log_gpus(gpus, n);
     status_unref(st);
-    for (int i = 0; i < n; i++) {
-        struct str text = STR_INIT;
-        gpus[i].ops->describe(&gpus[i], &text);
-        log_event(EVENT_GPU, "%s: %s", gpus[i].full_name, str_text(&text));
-        str_fini(&text);
-    }
     return NULL;
 }
 

@@ -399,7 +399,18 @@ static bool start_out(struct gpu_device *gpu, struct device_copy *copy) {
     return submit(is_large ? &gpu->large_out : &gpu->out, copy, job);
 }
 
+/* A GPU that could not be opened has no threads that copy. */
+static struct status *check_opened(const struct device *device) {
+    struct gpu_device *gpu = device ? device->state : NULL;
+    return gpu && gpu->is_stopped ? gpu_enter(gpu) : NULL;
+}
+
 static bool copy_start(struct device *device, struct device_copy *copy) {
+    struct status *st = check_opened(copy->dst);
+    if (!st)
+        st = check_opened(copy->src);
+    if (st)
+        return ended(copy, st);
     if (copy->src && copy->dst && copy->src != copy->dst)
         return start_between(copy);
     return copy->dst ? start_in(device->state, copy) : start_out(device->state, copy);
@@ -424,6 +435,7 @@ static void on_uploaded(struct device_copy *copy) {
 
 static struct status *upload(struct device *device, const struct tensor *value,
                              struct tensor *ret) {
+    TRY(check_opened(device));
     struct upload upload = {.copy = {.dst = device, .ret = ret, .on_done = on_uploaded}};
     pthread_mutex_init(&upload.lock, NULL);
     pthread_cond_init(&upload.changed, NULL);

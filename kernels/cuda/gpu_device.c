@@ -216,77 +216,6 @@ struct status *gpu_mark_take(struct gpu_device *gpu, CUevent *ret_event, uint64_
     return NULL;
 }
 
-/* ---- the stage ---- */
-
-struct status *gpu_pinned_new(struct gpu_device *gpu, size_t size_bytes, char **ret) {
-    void *memory;
-    atomic_fetch_add_explicit(&gpu->memory.n_calls, 1, memory_order_relaxed);
-    struct status *st =
-        gpu_call(gpu, cuMemHostAlloc, &memory, size_bytes, CU_MEMHOSTALLOC_PORTABLE);
-    if (st)
-        return status_suffix_take(st, " (%zu bytes of pinned memory)", size_bytes);
-    *ret = memory;
-    return NULL;
-}
-
-static struct status *stage_open(struct gpu_device *gpu) {
-    struct gpu_stage *stage = &gpu->stage;
-    for (int i = 0; i < GPU_STAGE_PARTS; i++)
-        if (!stage->full[i])
-            TRY(gpu_call(gpu, cuEventCreate, &stage->full[i],
-                         CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING));
-    return gpu_pinned_new(gpu, GPU_STAGE_PARTS * GPU_STAGE_PART_BYTES, &stage->memory);
-}
-
-/* Ends the part that is being filled, once the next one may be overwritten. The compute stream has
- * then passed three parts of one MiB, so a wait is rare. After a failure the part is still the one
- * that is being filled. */
-static struct status *stage_next_part(struct gpu_device *gpu) {
-    struct gpu_stage *stage = &gpu->stage;
-    TRY(gpu_call(gpu, cuEventRecord, stage->full[stage->part], gpu->compute));
-    stage->is_full[stage->part] = true;
-    int next = (stage->part + 1) % GPU_STAGE_PARTS;
-    if (stage->is_full[next])
-        TRY(gpu_call(gpu, cuEventSynchronize, stage->full[next]));
-    stage->is_full[next] = false;
-    stage->part = next;
-    stage->used_bytes = 0;
-    return NULL;
-}
-
-static struct status *stage_piece(struct gpu_device *gpu, CUdeviceptr to, const void *from,
-                                  size_t size_bytes) {
-    struct gpu_stage *stage = &gpu->stage;
-    if (!stage->memory)
-        TRY(stage_open(gpu));
-    if (size_bytes > GPU_STAGE_PART_BYTES - stage->used_bytes)
-        TRY(stage_next_part(gpu));
-    char *at = stage->memory + (size_t)stage->part * GPU_STAGE_PART_BYTES + stage->used_bytes;
-    memcpy(at, from, size_bytes);
-    TRY(gpu_call(gpu, cuMemcpyHtoDAsync, to, at, size_bytes, gpu->compute));
-    stage->used_bytes += (size_bytes + gpu->alignment - 1) / gpu->alignment * gpu->alignment;
-    gpu_count_enqueued(gpu);
-    return NULL;
-}
-
-struct status *gpu_stage_in(struct gpu_device *gpu, CUdeviceptr to, const void *from,
-                            size_t size_bytes) {
-    for (size_t done = 0; done < size_bytes;) {
-        size_t piece = MIN(size_bytes - done, (size_t)GPU_STAGE_PART_BYTES);
-        TRY(stage_piece(gpu, to + done, (const char *)from + done, piece));
-        done += piece;
-    }
-    return NULL;
-}
-
-static void stage_close(struct gpu_device *gpu) {
-    for (int i = 0; i < GPU_STAGE_PARTS; i++)
-        if (gpu->stage.full[i])
-            gpu_give_back(gpu, cuEventDestroy, gpu->stage.full[i]);
-    if (gpu->stage.memory)
-        gpu_give_back(gpu, cuMemFreeHost, gpu->stage.memory);
-}
-
 /* ---- life ---- */
 
 static struct status *read_attribute(struct gpu_device *gpu, CUdevice_attribute which, int *ret) {
@@ -335,6 +264,49 @@ static struct status *device_open(struct gpu_device *gpu,
     return gpu_copiers_start(gpu);
 }
 
+/* Gives back what the driver has made for the device. */
+static void close_context(struct gpu_device *gpu) {
+    if (!gpu->context)
+        return;
+    gpu_try_set_current(gpu);
+    gpu_copiers_free(gpu);
+    if (gpu->compute)
+        gpu_drain(gpu, gpu->compute);
+    gpu_host_memory_forget(gpu);
+    gpu_peers_close(gpu);
+    gpu_segments_fini(gpu);
+    gpu_stage_close(gpu);
+    gpu_outbox_close(gpu);
+    for (size_t i = 0; i < ARRAY_LEN(gpu->marks); i++)
+        mark_clear(gpu, &gpu->marks[i]);
+    for (int i = 0; i < gpu->n_free_events; i++)
+        gpu_give_back(gpu, cuEventDestroy, gpu->free_events[i]);
+    gpu_blas_close(gpu);
+    gpu_dnn_free(gpu->dnn);
+    gpu->dnn = NULL;
+    gpu_compiler_free(gpu->compiler);
+    gpu->compiler = NULL;
+    for (size_t i = 0; i < gpu->n_libraries; i++)
+        gpu_give_back(gpu, cuLibraryUnload, gpu->libraries[i]);
+    gpu->n_libraries = 0;
+    gpu_memory_fini(&gpu->memory);
+    if (gpu->compute)
+        gpu_give_back(gpu, cuStreamDestroy, gpu->compute);
+    gpu->compute = NULL;
+    gpu_give_back(gpu, cuDevicePrimaryCtxRelease, gpu->cuda_device);
+    gpu->context = NULL;
+    if (current == gpu) /* another device may get the same address */
+        current = NULL;
+}
+
+/* A device that cannot be opened keeps its number, and has failed from the beginning. */
+static void keep_closed_take(struct gpu_device *gpu, struct status *st) {
+    st = status_prefix_take(st, "it could not be opened: ");
+    status_unref(gpu_fail_take(gpu, st));
+    gpu_device_stop(gpu);
+    close_context(gpu);
+}
+
 struct status *gpu_device_new(const struct gpu_device_options *options, struct gpu_device **ret) {
     struct gpu_device *gpu = xcalloc(1, sizeof *gpu);
     gpu->api = options->api;
@@ -353,10 +325,12 @@ struct status *gpu_device_new(const struct gpu_device_options *options, struct g
     gpu_outbox_init(gpu);
     gpu_reads_init(gpu);
     struct status *st = device_open(gpu, options);
-    if (st) {
+    if (st && status_code(st) == STATUS_UNIMPLEMENTED) {
         gpu_device_free(gpu);
         return status_prefix_take(st, "GPU %d: ", options->ordinal);
     }
+    if (st)
+        keep_closed_take(gpu, st);
     *ret = gpu;
     return NULL;
 }
@@ -390,32 +364,7 @@ void gpu_device_free(struct gpu_device *gpu) {
     gpu_device_stop(gpu);
     if (!gpu || atomic_load(&gpu->is_hung))
         return;
-    if (gpu->context) {
-        gpu_try_set_current(gpu);
-        gpu_copiers_free(gpu);
-        if (gpu->compute)
-            gpu_drain(gpu, gpu->compute);
-        gpu_host_memory_forget(gpu);
-        gpu_peers_close(gpu);
-        gpu_segments_fini(gpu);
-        stage_close(gpu);
-        gpu_outbox_close(gpu);
-        for (size_t i = 0; i < ARRAY_LEN(gpu->marks); i++)
-            mark_clear(gpu, &gpu->marks[i]);
-        for (int i = 0; i < gpu->n_free_events; i++)
-            gpu_give_back(gpu, cuEventDestroy, gpu->free_events[i]);
-        gpu_blas_close(gpu);
-        gpu_dnn_free(gpu->dnn);
-        gpu->dnn = NULL;
-        gpu_compiler_free(gpu->compiler);
-        gpu->compiler = NULL;
-        for (size_t i = 0; i < gpu->n_libraries; i++)
-            gpu_give_back(gpu, cuLibraryUnload, gpu->libraries[i]);
-        gpu_memory_fini(&gpu->memory);
-        if (gpu->compute)
-            gpu_give_back(gpu, cuStreamDestroy, gpu->compute);
-        gpu_give_back(gpu, cuDevicePrimaryCtxRelease, gpu->cuda_device);
-    }
+    close_context(gpu);
     gpu_dnn_free(gpu->dnn);
     gpu_compiler_free(gpu->compiler);
     gpu_xid_free(gpu->xid);

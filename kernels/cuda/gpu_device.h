@@ -214,8 +214,9 @@ struct gpu_device_options {
     bool has_graphs;            /* segments are replayed */
 };
 
-/* Opens a device: context, streams, memory, kernels. Errors: UNIMPLEMENTED for a device that cannot
- * run the plugin's kernels; the driver's. */
+/* Opens a device: context, streams, memory, kernels. If the driver refuses, the device has failed
+ * from the beginning, and nothing of the driver is kept for it: gpu_failure() says why. Errors:
+ * UNIMPLEMENTED for a device that cannot run the plugin's kernels. */
 struct status *gpu_device_new(const struct gpu_device_options *options,
                               struct gpu_device **ret) MUST_USE;
 /* Ends the threads of the device, once they have done what they were asked for. Threads of a device
@@ -343,6 +344,7 @@ struct status *gpu_pinned_new(struct gpu_device *gpu, size_t size_bytes, char **
  * when the call returns. With the lock held; it may wait for earlier work of the stream. */
 struct status *gpu_stage_in(struct gpu_device *gpu, CUdeviceptr to, const void *from,
                             size_t size_bytes) MUST_USE;
+void gpu_stage_close(struct gpu_device *gpu);
 
 /* Enqueues a copy of host bytes on the compute stream. Few bytes of a step become arguments of a
  * launch, as a part of the step's segment; others take the stage. The host bytes may be reused when

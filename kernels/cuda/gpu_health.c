@@ -27,9 +27,10 @@ struct status *gpu_fail_take(struct gpu_device *gpu, struct status *st) {
     struct status *none = NULL;
     st = add_xid_take(gpu, st);
     struct status *failure =
-        status_unavailable("GPU %d (%s) has failed, so nothing runs on it until its worker is "
+        status_unavailable("GPU %d%s%s%s has failed, so nothing runs on it until its worker is "
                            "started again: %s",
-                           gpu->ordinal, gpu->bus_id, status_message(st));
+                           gpu->ordinal, gpu->bus_id[0] ? " (" : "", gpu->bus_id,
+                           gpu->bus_id[0] ? ")" : "", status_message(st));
     if (!atomic_compare_exchange_strong(&gpu->failure, &none, failure)) {
         status_unref(failure);
         return st;

@@ -30,14 +30,20 @@ static const struct gpu_implementation implementations[] = {
 
 _Static_assert((int)GPU_MEMORY_MAX_USERS == (int)GPU_MAX_DEVICES, "all devices may be peers");
 
-/* Notes a device that cannot run the kernels, and goes on. Other failures end the opening. */
-static struct status *leave_out_take(struct status *st) {
-    if (status_code(st) != STATUS_UNIMPLEMENTED)
-        return st;
+/* Notes a device that cannot run the kernels. */
+static void leave_out_take(struct status *st) {
     log_event(EVENT_GPU_TROUBLE, "not used: %s", status_message(st));
     str_addf(&left_out, "; not used: %s", status_message(st));
     status_unref(st);
-    return NULL;
+}
+
+static void connect_working(struct gpu_device *const *gpus, int n) {
+    struct gpu_device *working[GPU_MAX_DEVICES];
+    int n_working = 0;
+    for (int i = 0; i < n; i++)
+        if (!atomic_load(&gpus[i]->failure))
+            working[n_working++] = gpus[i];
+    gpu_peers_connect(working, n_working);
 }
 
 static struct status *open_devices(const struct gpu_plugin_options *options,
@@ -59,13 +65,13 @@ static struct status *open_devices(const struct gpu_plugin_options *options,
             .has_graphs = options->has_graphs};
         struct status *st = gpu_device_new(&device_options, &gpus[*ret_n]);
         if (st) {
-            TRY(leave_out_take(st));
+            leave_out_take(st);
             continue;
         }
         gpu_device_bind(gpus[*ret_n], &devices[*ret_n]);
         ++*ret_n;
     }
-    gpu_peers_connect(gpus, *ret_n);
+    connect_working(gpus, *ret_n);
     return *ret_n > 0
                ? NULL
                : status_unavailable("the CUDA driver finds no device%s", str_text(&left_out));

@@ -289,6 +289,13 @@ static void free_devices(struct task *task) {
     free(task->devices);
     task->devices = NULL;
     task->n_devices = 0;
+    for (int i = 0; i < task->n_failed; i++) {
+        free(task->failed[i].name);
+        free(task->failed[i].why);
+    }
+    free(task->failed);
+    task->failed = NULL;
+    task->n_failed = 0;
 }
 
 /* A task that remembers this master may hold more graphs than the master knows. It must answer
@@ -363,6 +370,16 @@ static void take_devices(struct task *task, const Millrace__WorkerStatus *status
     }
 }
 
+static void take_failed(struct task *task, const Millrace__WorkerStatus *status) {
+    task->failed = xcalloc(status->n_failed_device + 1, sizeof *task->failed);
+    for (size_t i = 0; i < status->n_failed_device; i++) {
+        const Millrace__FailedDevice *from = status->failed_device[i];
+        char *name = task->own_name ? session_device(task, from->name) : xstrdup(from->name);
+        if (name)
+            task->failed[task->n_failed++] = (struct failed_row){name, xstrdup(from->why)};
+    }
+}
+
 static struct status *take_status(struct task *task, struct span meta) {
     Millrace__WorkerStatus *status =
         millrace__worker_status__unpack(NULL, meta.len, (const uint8_t *)meta.data);
@@ -379,6 +396,7 @@ static struct status *take_status(struct task *task, struct span meta) {
         task->incarnation = status->incarnation;
         task->membership = status->membership;
         take_devices(task, status);
+        take_failed(task, status);
     }
     millrace__worker_status__free_unpacked(status, NULL);
     return st;
@@ -399,6 +417,9 @@ static void task_ready(struct task *task) {
     tasks->devices = NULL;
     log_event(EVENT_TASK_READY, "task %s is ready over %s", task->name,
               wire_conn_peer(task->control));
+    for (int i = 0; i < task->n_failed; i++)
+        log_event(EVENT_DEVICE_FAILED, "%s is not used: %s", task->failed[i].name,
+                  task->failed[i].why);
     if (task->is_leaving)
         task_send_drain(task);
     tasks->on_ready(tasks->arg, task);

@@ -40,6 +40,10 @@ struct task {
         int n_lanes;
     } * devices;
     int n_devices;
+    struct failed_row { /* what the task does without */
+        char *name, *why;
+    } * failed;
+    int n_failed;
     struct u64map calls;     /* id → struct task_call */
     struct loop_timer timer; /* DOWN: to connect; PROBING, LINKING: to give up connecting */
     int64_t backoff_ms;

@@ -120,6 +120,8 @@ static struct device_table *make_table(const struct tasks *tasks,
                                         task->devices[k].memory_limit_bytes,
                                         task->devices[k].incarnation, task->devices[k].description))
                 device_table_set_speed(table, &task->devices[k].slowness, task->devices[k].n_lanes);
+        for (int k = 0; k < task->n_failed; k++)
+            device_table_add_failed(table, task->failed[k].name, task->failed[k].why);
         if (config)
             add_further_cpus(table, task, config->cpu_devices);
     }
@@ -156,6 +158,18 @@ static const char *state_name(const struct task *task) {
     return task_is_member(task) ? states[task->state] : "gone";
 }
 
+static void describe_failed(const struct task *task, struct str *out) {
+    str_add(out, "\"failed_devices\": [");
+    for (int i = 0; i < task->n_failed; i++) {
+        str_add(out, i ? ", {\"device\": \"" : "{\"device\": \"");
+        str_add_json_escaped(out, task->failed[i].name, strlen(task->failed[i].name));
+        str_add(out, "\", \"why\": \"");
+        str_add_json_escaped(out, task->failed[i].why, strlen(task->failed[i].why));
+        str_add(out, "\"}");
+    }
+    str_add(out, "], ");
+}
+
 void tasks_describe(struct tasks *tasks, int max_rows, struct str *out) {
     static const char *const ends[] = {"", "left", "lost"}; /* by enum task_end */
     str_add_char(out, '[');
@@ -179,6 +193,7 @@ void tasks_describe(struct tasks *tasks, int max_rows, struct str *out) {
                  task->calls.n_entries, task->n_devices,
                  task->control ? wire_conn_checksums(task->control) : "no",
                  task->bulk ? wire_conn_checksums(task->bulk) : "no");
+        describe_failed(task, out);
         task_health_describe(&task->health, out);
         str_add_char(out, '}');
     }

@@ -89,6 +89,21 @@ void device_table_set_speed(struct device_table *table, const struct device_slow
     table->devices[table->n_devices - 1].n_lanes = MIN(MAX(n_lanes, 1), DEVICE_MAX_LANES);
 }
 
+void device_table_add_failed(struct device_table *table, const char *full_name, const char *why) {
+    struct device_name name;
+    struct status *st = device_name_parse(span_of(full_name), &name);
+    bool is_named = !st && device_name_is_full(&name);
+    status_unref(st);
+    if (!is_named)
+        return;
+    table->failed =
+        xreallocarray(table->failed, (size_t)table->n_failed + 1, sizeof(*table->failed));
+    table->failed[table->n_failed++] =
+        (struct failed_device){.name = name,
+                               .full_name = arena_strdup(table->arena, full_name),
+                               .why = arena_strdup(table->arena, why)};
+}
+
 /* ---- order ---- */
 
 static int compare_jobs(const char *a, const char *b) {
@@ -186,6 +201,7 @@ void device_table_unref(struct device_table *table) {
         return;
     free(table->tasks);
     free(table->devices);
+    free(table->failed);
     arena_fini(table->arena);
     free(table->arena);
     free(table);

@@ -24,6 +24,12 @@ struct device_info {
     int n_lanes;                     /* kernels that it can run at once; at least 1 */
 };
 
+/* A device that its task does without. Nothing is placed on it. */
+struct failed_device {
+    struct device_name name;
+    const char *full_name, *why;
+};
+
 struct task_info {
     const char *name; /* "/job:worker/replica:0/task:0" */
     const char *job;
@@ -39,6 +45,8 @@ struct device_table {
     int n_tasks;
     struct device_info *devices; /* grouped by task; CPU:0 first */
     int n_devices;
+    struct failed_device *failed;
+    int n_failed;
     /* CPU:0 of the session's default task: job "worker" task 0, else the first job that is not
      * "ps" */
     int default_device;
@@ -57,6 +65,8 @@ bool device_table_add_device(struct device_table *table, const char *full_name, 
 /* Of the last device. n_lanes < 1: not known, which counts as 1. */
 void device_table_set_speed(struct device_table *table, const struct device_slowness *slowness,
                             int n_lanes);
+/* Adds a device that has failed, for messages. An invalid name is left out. */
+void device_table_add_failed(struct device_table *table, const char *full_name, const char *why);
 /* Sorts the tasks and chooses the default device. */
 void device_table_finish(struct device_table *table);
 /* Makes the first device of that task the default, if it has a device. Call it after

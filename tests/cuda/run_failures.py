@@ -9,8 +9,9 @@ plain error, an error after which the device can do nothing more, and for calls 
 a lack of memory. After each of them
   - a status, or a line of the log for a call that gives something back, names the call and the
     driver's number of the error, or the library's and the node;
-  - the run ends, the steps that follow a plain error succeed, and after a sticky one every step on
-    the device says that it has failed, while steps on the CPU go on;
+  - the run ends, the steps that follow a plain error succeed, and after a sticky one, or one that
+    keeps a device from being opened, every step on the device says that it has failed, while steps
+    on the CPU go on, and on the first device where only the second cannot be opened;
   - no memory of a device is in use at the end, and what was made of the driver was given back;
   - the simulated device reports nothing.
 The device process is also killed in each call, as if the devices had fallen off the bus. Then every
@@ -163,13 +164,15 @@ def problem_of(case, folder, seed):
     failed = [line for line in output.splitlines() if ": failed: " in line]
     is_sticky = case.error == ILLEGAL_ADDRESS
     is_closed = any(line.startswith("open: failed") for line in failed)
+    # The other device goes on, and each step on this one says why it could not be opened.
+    is_out = "it could not be opened: " in output
     # Memory of a device is asked for again before the step fails.
     is_repeated = case.error == OUT_OF_MEMORY and case.call in ("cuMemCreate", "cuMemMap")
     if not named.search(output) and not (is_repeated and not failed):
         problem = "nothing names the call"
-    elif not is_sticky and len(failed) > 1:
+    elif not is_sticky and not is_out and len(failed) > 1:
         problem = "more than one step fails"
-    elif not is_sticky and "did not end well: 0" not in output:
+    elif not is_sticky and not is_out and "did not end well: 0" not in output:
         problem = "later steps fail"
     elif any(not named.search(line) for line in failed):
         problem = "a failure without a reason"
@@ -179,6 +182,9 @@ def problem_of(case, folder, seed):
         problem = "the CPU's steps fail"
     elif not is_closed and output.count("in use: 0") != 2:
         problem = "memory is lost"
+    elif (is_out and not is_sticky and "elementwise: ok" not in output and
+          not re.search(r"\bGPU 0 .*has failed", output)):
+        problem = "the other device does not go on"
     elif not is_sticky:
         problem = unbalanced(case, calls)
     return f"{problem}\n{output}" if problem else None

@@ -39,6 +39,27 @@ static uint32_t n_lanes(const struct worker_service *service, const struct devic
     return (uint32_t)pool_n_threads(service->options.pool);
 }
 
+/* The devices that are not there any more, and why. The caller frees the list, behind which they
+ * are. */
+static Millrace__FailedDevice **list_failed(const struct worker_service *service, size_t *ret_n) {
+    int n = service->options.n_devices;
+    Millrace__FailedDevice *devices = NULL, **list = NULL;
+    *ret_n = 0;
+    for (int i = 0; i < n; i++) {
+        struct device *device = &service->options.devices[i];
+        const struct status *failure = device_failure(device);
+        if (!failure)
+            continue;
+        list = list ? list : xcalloc((size_t)n, sizeof *list + sizeof *devices);
+        devices = (Millrace__FailedDevice *)(list + n) + *ret_n;
+        millrace__failed_device__init(devices);
+        devices->name = device->full_name;
+        devices->why = (char *)(uintptr_t)status_message(failure);
+        list[(*ret_n)++] = devices;
+    }
+    return list;
+}
+
 void service_send_status(const struct service_connection *connection, uint64_t id) {
     struct worker_service *service = connection->service;
     Millrace__WorkerStatus status = MILLRACE__WORKER_STATUS__INIT;
@@ -72,6 +93,7 @@ void service_send_status(const struct service_connection *connection, uint64_t i
     status.unix_address = service->unix_address;
     status.revision = WIRE_REVISION;
     status.host_id = (char *)(uintptr_t)host_id();
+    status.failed_device = list_failed(service, &status.n_failed_device);
     status.membership = connection->master ? connection->master->membership : 0;
     size_t len = millrace__worker_status__get_packed_size(&status);
     uint8_t *bytes = xmalloc(len);
@@ -81,6 +103,7 @@ void service_send_status(const struct service_connection *connection, uint64_t i
     for (int i = 0; i < n; i++)
         str_fini(&descriptions[i]);
     free(descriptions);
+    free(status.failed_device);
     free(rates);
     free(list);
     free(devices);

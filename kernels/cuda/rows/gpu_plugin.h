@@ -44,8 +44,10 @@ struct gpu_plugin {
     const struct gpu_implementation *implementations; /* its kernels (gpu_rows.h) */
     size_t n_implementations;
     /* Opens the driver and its devices, at most GPU_MAX_DEVICES. Before threads start, once a
-     * process. Fills devices[0 … *ret_n), whose names and incarnations the caller has set. Errors:
-     * UNAVAILABLE with what is missing, in words for /statusz. */
+     * process. Fills devices[0 … *ret_n), whose names and incarnations the caller has set. A
+     * device that cannot be opened (it is busy, broken or full) is among them, so that the others
+     * keep their numbers: device_failure() says why. One that cannot run the kernels has no number.
+     * Errors: UNAVAILABLE with what is missing, in words for /statusz. */
     struct status *(*open)(const struct gpu_plugin_options *options, struct device *devices,
                            int *ret_n);
     /* Ends the threads of the devices. Nothing may use them any more. */

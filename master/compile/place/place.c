@@ -7,7 +7,7 @@
 #include "master/compile/compilation.h"
 #include "master/compile/inline/inline.h"
 
-enum { NOT_ASKED = -2, NO_DEVICE = -1, MAX_DEVICES_SHOWN = 32 };
+enum { NOT_ASKED = -2, NO_DEVICE = -1, MAX_DEVICES_SHOWN = 32, MAX_FAILED_SHOWN = 4 };
 
 /* ---- groups ---- */
 
@@ -175,20 +175,34 @@ static void print_devices(const struct device_table *devices, struct str *out) {
         str_addf(out, ", and %d more", devices->n_devices - MAX_DEVICES_SHOWN);
 }
 
+/* The devices that were asked for and have failed, each with the reason. */
+static void print_failed(const struct device_table *devices, const struct device_name *asked,
+                         struct str *out) {
+    int n = 0;
+    for (int i = 0; i < devices->n_failed; i++)
+        if (device_name_matches(asked, &devices->failed[i].name) && n++ < MAX_FAILED_SHOWN)
+            str_addf(out, " %s is not available: %.500s.", devices->failed[i].full_name,
+                     devices->failed[i].why);
+    if (n > MAX_FAILED_SHOWN)
+        str_addf(out, " Nor are %d more.", n - MAX_FAILED_SHOWN);
+}
+
 static COLD struct status *no_such_device(const struct placer *placer, const struct node *node,
                                           const struct place_request *request) {
-    struct str devices = STR_INIT;
+    struct str devices = STR_INIT, failed = STR_INIT;
     print_devices(placer->devices, &devices);
+    print_failed(placer->devices, &request->name, &failed);
     bool is_gpu = strcmp(request->name.type, "GPU") == 0 && !placer->options->allow_soft_placement;
     struct status *st = status_invalid(
         "Cannot assign a device for operation %s: {{node %s}} was explicitly assigned to %s but "
         "available devices are [ %s ]. "
-        "Make sure the device specification refers to a valid device.%s\n\t [[{{node %s}}]]",
-        node->name, node->name, request->text, str_text(&devices),
+        "Make sure the device specification refers to a valid device.%s%s\n\t [[{{node %s}}]]",
+        node->name, node->name, request->text, str_text(&devices), str_text(&failed),
         is_gpu ? " The requested device is a GPU; allow_soft_placement would let it run on the CPU."
                : "",
         node->name);
     str_fini(&devices);
+    str_fini(&failed);
     return st;
 }
 

@@ -19,7 +19,7 @@ REVIEWED = {
     "kernels/cuda/gpu_memory.c": (1, "the CUDA driver names sizes that cannot be"),
     "kernels/host/files/checkpoint_message.c": (1, "a task's answer is malformed"),
     "kernels/host/files/checkpoint_stream.c": (1, "a task's answer lacks its checksum"),
-    "master/cluster/tasks.c": (1, "a task's status is malformed"),
+    "master/cluster/tasks_status.c": (1, "a task's status is malformed"),
     "master/compile/graph_verify.c": (10, "a pass has broken an invariant; debug builds only"),
     "master/compile/inline/pass_functions.c": (
         1, "a function that kernels call, all of whose nodes are put on one device, is on several "

@@ -1,4 +1,4 @@
-/* Connects to the worker tasks, and sends calls and messages to them. */
+/* Connects to the worker tasks. */
 #include "master/cluster/tasks.h"
 
 #include <stdlib.h>
@@ -18,7 +18,6 @@ enum {
      * new attempt costs nothing. */
     CONNECT_MIN_MS = 1000,
     CONNECT_MAX_MS = 10000,
-    BULK_BYTES = 64 * 1024,
     SAYS_LEAVING_REVISION = 2, /* tasks of an older WIRE_REVISION leave without a word */
 };
 
@@ -57,120 +56,6 @@ static void send_hello(struct task *task, struct wire_conn *conn, unsigned chann
     wire_send(conn, &(struct wire_out){.type = WIRE_HELLO, .meta = {(char *)bytes, len}});
 }
 
-/* ---- calls ---- */
-
-uint64_t tasks_new_id(struct tasks *tasks) {
-    return tasks->id_prefix | (++tasks->next_sequence & 0xffffffffff);
-}
-
-/* UNAVAILABLE with the task's name, its last error and when it was last heard of. */
-static struct status *task_unavailable(const struct task *task) {
-    struct str seen = STR_INIT;
-    task_health_describe_seen(&task->health, &seen);
-    struct status *st = status_unavailable(
-        "Task %s at %s is not reachable: %s%s", task->name, task->address,
-        task->why_down ? status_message(task->why_down) : "not connected yet", str_text(&seen));
-    str_fini(&seen);
-    return st;
-}
-
-static void free_when_quiet(struct tasks *tasks);
-
-static void report_lost_calls(struct loop_task *loop_task) {
-    struct tasks *tasks = CONTAINER_OF(loop_task, struct tasks, lost_task);
-    tasks->lost_posted = false;
-    while (tasks->lost) {
-        struct task_call *call = tasks->lost;
-        tasks->lost = call->next_lost;
-        struct task *task = call->task;
-        call->task = NULL;
-        struct status *why = call->refused ? call->refused : task_unavailable(task);
-        call->refused = NULL;
-        call->on_reply(call, why, NULL);
-    }
-    free_when_quiet(tasks);
-}
-
-static void queue_lost_call(struct task *task, struct task_call *call) {
-    struct tasks *tasks = task->tasks;
-    call->next_lost = tasks->lost;
-    tasks->lost = call;
-    if (!tasks->lost_posted) {
-        tasks->lost_posted = true;
-        loop_defer(tasks->loop, &tasks->lost_task);
-    }
-}
-
-static struct wire_conn *channel_for(struct task *task, const struct wire_out *out) {
-    size_t size = out->extra.len;
-    for (size_t i = 0; i < out->n_tensors; i++)
-        size += tensor_size_bytes(out->tensors[i]);
-    return size > BULK_BYTES ? task->bulk : task->control;
-}
-
-void task_call_start(struct task *task, struct task_call *call, struct wire_out *out) {
-    if (!out->id)
-        out->id = tasks_new_id(task->tasks);
-    call->task = task;
-    call->id = out->id;
-    call->refused = wire_check_meta(out->type, out->meta.len);
-    if (task->state != TASK_READY || call->refused) {
-        queue_lost_call(task, call);
-        return;
-    }
-    u64map_put(&task->calls, call->id, call);
-    wire_send(channel_for(task, out), out);
-}
-
-void task_call_refuse(struct task *task, struct task_call *call, struct status *why_take) {
-    call->task = task;
-    call->refused = why_take;
-    queue_lost_call(task, call);
-}
-
-void task_call_forget(struct task_call *call) {
-    if (!call->task)
-        return;
-    struct tasks *tasks = call->task->tasks;
-    u64map_remove(&call->task->calls, call->id);
-    for (struct task_call **at = &tasks->lost; *at; at = &(*at)->next_lost)
-        if (*at == call) {
-            *at = call->next_lost;
-            break;
-        }
-    call->task = NULL;
-}
-
-void task_send(struct task *task, const struct wire_out *out) {
-    if (task->state == TASK_READY)
-        wire_send(channel_for(task, out), out);
-}
-
-void task_send_in_order(struct task *task, const struct wire_out *out) {
-    if (task->state == TASK_READY)
-        wire_send(task->control, out);
-}
-
-void task_send_release(struct task *task, const struct wire_out *out) {
-    if (task->state == TASK_LINKING || task->state == TASK_READY)
-        wire_send(task->control, out);
-    else if (task->state == TASK_PROBING && task->is_reconciling)
-        wire_send(task->probe, out);
-}
-
-static void fail_calls(struct task *task) {
-    struct u64map calls = task->calls;
-    size_t cursor = 0;
-    uint64_t id;
-    void *value;
-    u64map_init(&task->calls);
-    while (u64map_next(&calls, &cursor, &id, &value)) {
-        struct task_call *call = value;
-        queue_lost_call(task, call);
-    }
-    u64map_fini(&calls);
-}
-
 /* ---- connecting ---- */
 
 static void drop_conn(struct wire_conn **conn, struct status *why) {
@@ -197,7 +82,7 @@ void task_down(struct task *task, struct status *why) {
     drop_conn(&task->control, why);
     drop_conn(&task->bulk, why);
     task_health_lost(&task->health, was_ready);
-    fail_calls(task);
+    task_fail_calls(task);
     if (tasks->is_closing || tasks->leaving_ns)
         return;
     if (was_ready) {
@@ -280,24 +165,6 @@ static void connect_channels(struct task *task) {
     loop_timer_start(&task->timer, connect_ms(task), 0);
 }
 
-static void free_devices(struct task *task) {
-    for (int i = 0; i < task->n_devices; i++) {
-        free(task->devices[i].name);
-        free(task->devices[i].type);
-        free(task->devices[i].description);
-    }
-    free(task->devices);
-    task->devices = NULL;
-    task->n_devices = 0;
-    for (int i = 0; i < task->n_failed; i++) {
-        free(task->failed[i].name);
-        free(task->failed[i].why);
-    }
-    free(task->failed);
-    task->failed = NULL;
-    task->n_failed = 0;
-}
-
 /* A task that remembers this master may hold more graphs than the master knows. It must answer
  * KeepGraphs before anything else is sent. */
 static void reconcile(struct task *task, bool is_remembered) {
@@ -312,94 +179,6 @@ static void reconcile(struct task *task, bool is_remembered) {
                                               .id = tasks_new_id(task->tasks),
                                               .meta = {str_text(&meta), meta.len}});
     str_fini(&meta);
-}
-
-/* Checks that the process at the address may be the task, and notes its own name. */
-static struct status *check_name(struct task *task, const char *stated) {
-    const char *expected = task->tasks->is_of_session ? task->own_name : task->name;
-    struct device_name name;
-    if (expected && strcmp(stated, expected) != 0)
-        return status_failed_precondition("%s answered as %.200s: is the list of the cluster "
-                                          "correct?",
-                                          task->address, stated);
-    if (expected)
-        return NULL;
-    TRY(status_prefix_take(device_name_parse(span_of(stated), &name),
-                           "%s answered as: ", task->address));
-    TRY(wire_conn_check_task(task->probe, stated));
-    task->own_name = xstrdup(stated);
-    return NULL;
-}
-
-/* A device's name with the session's name of its task. NULL: it is no device of the task. */
-static char *session_device(const struct task *task, const char *device) {
-    size_t n = strlen(task->own_name);
-    struct str out = STR_INIT;
-    if (strncmp(device, task->own_name, n) != 0 || device[n] != '/')
-        return NULL;
-    str_addf(&out, "%s%s", task->name, device + n);
-    return str_detach(&out);
-}
-
-/* How slow a device is by what its task says of it. A task that says nothing counts as one that is
- * as fast as the cost rows. */
-static struct device_slowness slowness_of(const Millrace__DeviceInfo *device) {
-    struct device_rates rates = {0};
-    if (device->rates)
-        rates = (struct device_rates){.flops_per_second = device->rates->flops_per_second,
-                                      .bytes_per_second = device->rates->bytes_per_second,
-                                      .dispatch_ns = device->rates->dispatch_ns};
-    return device_slowness_of(&rates);
-}
-
-static void take_devices(struct task *task, const Millrace__WorkerStatus *status) {
-    free_devices(task);
-    task->devices = xcalloc(status->n_device + 1, sizeof *task->devices);
-    for (size_t i = 0; i < status->n_device; i++) {
-        const Millrace__DeviceInfo *from = status->device[i];
-        char *name = task->own_name ? session_device(task, from->name) : xstrdup(from->name);
-        if (name)
-            task->devices[task->n_devices++] =
-                (struct device_row){name,
-                                    xstrdup(from->type),
-                                    xstrdup(from->description),
-                                    (int64_t)from->memory_limit_bytes,
-                                    from->incarnation,
-                                    slowness_of(from),
-                                    (int)MIN(from->lanes, DEVICE_MAX_LANES)};
-    }
-}
-
-static void take_failed(struct task *task, const Millrace__WorkerStatus *status) {
-    task->failed = xcalloc(status->n_failed_device + 1, sizeof *task->failed);
-    for (size_t i = 0; i < status->n_failed_device; i++) {
-        const Millrace__FailedDevice *from = status->failed_device[i];
-        char *name = task->own_name ? session_device(task, from->name) : xstrdup(from->name);
-        if (name)
-            task->failed[task->n_failed++] = (struct failed_row){name, xstrdup(from->why)};
-    }
-}
-
-static struct status *take_status(struct task *task, struct span meta) {
-    Millrace__WorkerStatus *status =
-        millrace__worker_status__unpack(NULL, meta.len, (const uint8_t *)meta.data);
-    if (!status)
-        return status_internal("task %s sent a malformed WorkerStatus", task->name);
-    struct status *st = check_name(task, status->task);
-    if (!st) {
-        free(task->unix_address);
-        free(task->host_id);
-        task->unix_address = xstrdup(status->unix_address);
-        task->host_id = xstrdup(status->host_id);
-        task->is_leaving &= task->incarnation == status->incarnation; /* another process is new */
-        task->revision = status->revision;
-        task->incarnation = status->incarnation;
-        task->membership = status->membership;
-        take_devices(task, status);
-        take_failed(task, status);
-    }
-    millrace__worker_status__free_unpacked(status, NULL);
-    return st;
 }
 
 static void task_ready(struct task *task) {
@@ -425,33 +204,6 @@ static void task_ready(struct task *task) {
     tasks->on_ready(tasks->arg, task);
 }
 
-/* Only the names of tasks count, so the table of links is not larger than the cluster. A reply of
- * megabytes would hold up the loop. */
-static void take_links(struct task *task, struct span reply) {
-    struct tasks *tasks = task->tasks;
-    struct link_report report;
-    if (reply.len > LINK_REPLY_MAX_BYTES)
-        return;
-    while (link_report_next(&reply, &report))
-        for (int i = 0; i < tasks->n; i++)
-            if (span_is(report.task, tasks->rows[i]->name))
-                link_table_note(tasks->links, task->name, &report);
-}
-
-/* A device of the task has failed. Sessions that are opened from now on do without it. */
-static void take_changed_devices(struct task *task, struct span meta) {
-    struct status *st = take_status(task, meta);
-    if (st) {
-        task_down(task, st);
-    } else {
-        device_table_unref(task->tasks->devices);
-        task->tasks->devices = NULL;
-        log_event(EVENT_DEVICE_FAILED, "a device of %s has failed: %d are left", task->name,
-                  task->n_devices);
-    }
-    status_unref(st);
-}
-
 static void on_message(void *owner, struct wire_conn *conn, struct wire_message *message) {
     struct task *task = owner;
     if (!task)
@@ -462,7 +214,7 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
         task_health_pong(&task->health, message, now_ns);
         task->is_draining |= heartbeat_is_draining(message->meta);
         task->has_left |= heartbeat_is_leaving(message->meta);
-        take_links(task, message->meta);
+        task_take_links(task, message->meta);
         return;
     }
     if (message->type == WIRE_HELLO) {
@@ -473,7 +225,7 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
     }
     if (message->type == WIRE_STATUS && conn == task->probe && task->state == TASK_PROBING) {
         uint64_t membership = task->membership, incarnation = task->incarnation;
-        struct status *st = take_status(task, message->meta);
+        struct status *st = task_take_status(task, message->meta);
         if (st)
             task_down(task, st);
         else
@@ -483,7 +235,7 @@ static void on_message(void *owner, struct wire_conn *conn, struct wire_message 
     }
     if (message->type == WIRE_STATUS && conn == task->control &&
         (task->state == TASK_LINKING || task->state == TASK_READY)) {
-        take_changed_devices(task, message->meta);
+        task_take_changed_devices(task, message->meta);
         return;
     }
     if (message->type == WIRE_KEPT && conn == task->probe && task->state == TASK_PROBING) {
@@ -596,7 +348,7 @@ static struct tasks *table_new(struct loop *loop, const struct cluster_spec *clu
                             .links = link_table_new(),
                             .arg = arg};
     tasks->id_prefix = incarnation << 40; /* 24 random bits tell masters apart */
-    tasks->lost_task.run = report_lost_calls;
+    tasks->lost_task.run = tasks_report_lost_calls;
     for (int i = 0; i < cluster->n_tasks; i++) {
         struct task *task = task_add(tasks, cluster->tasks[i].name, cluster->tasks[i].address);
         task->is_static = task->is_registered = task->is_expected = true;
@@ -656,7 +408,7 @@ static void table_free(struct tasks *tasks) {
 static void timer_closed(struct loop_timer *timer) {
     struct task *task = CONTAINER_OF(timer, struct task, timer);
     struct tasks *tasks = task->tasks;
-    free_devices(task);
+    task_free_devices(task);
     u64map_fini(&task->calls);
     status_unref(task->why_down);
     free(task->name);
@@ -680,7 +432,7 @@ static void tick_closed(struct loop_timer *timer) {
 }
 
 /* The loop refers to the table while lost_task is posted. */
-static void free_when_quiet(struct tasks *tasks) {
+void tasks_free_when_quiet(struct tasks *tasks) {
     if (tasks->is_freed && !tasks->lost_posted)
         loop_timer_close(&tasks->tick, tick_closed);
 }
@@ -703,7 +455,7 @@ void tasks_free(struct tasks *tasks) {
         return;
     tasks_close(tasks);
     tasks->is_freed = true;
-    free_when_quiet(tasks);
+    tasks_free_when_quiet(tasks);
 }
 
 /* While it is being linked, the task may hear each of the two Hellos before or after the other

@@ -1,5 +1,6 @@
-/* What the files of the table of tasks share: tasks.c (connections and calls), tasks_members.c
- * (tasks that come and go) and tasks_view.c (queries). Loop thread. */
+/* What the files of the table of tasks share: tasks.c (connections), tasks_calls.c, tasks_status.c
+ * (what tasks say of themselves), tasks_members.c (tasks that come and go) and tasks_view.c
+ * (queries). Loop thread. */
 #ifndef MILLRACE_MASTER_CLUSTER_TASKS_INTERNAL_H
 #define MILLRACE_MASTER_CLUSTER_TASKS_INTERNAL_H
 
@@ -88,6 +89,24 @@ struct task *task_add(struct tasks *tasks, const char *name, const char *address
 void task_down(struct task *task, struct status *why);
 /* Connects to a task that is DOWN, from the loop. */
 void task_connect_soon(struct task *task);
+/* Frees the table where tasks_free has been called and nothing of it is under way any more. */
+void tasks_free_when_quiet(struct tasks *tasks);
+
+/* ---- tasks_calls.c ---- */
+/* Every call to the task ends with UNAVAILABLE, from the loop. */
+void task_fail_calls(struct task *task);
+/* Of tasks->lost_task. */
+void tasks_report_lost_calls(struct loop_task *loop_task);
+
+/* ---- tasks_status.c ---- */
+/* Takes a WorkerStatus. Errors: the process is not the task; the message is malformed. */
+struct status *task_take_status(struct task *task, struct span meta) MUST_USE;
+/* The same from a READY task, a device of which has failed. Sessions that are opened from now on do
+ * without it. */
+void task_take_changed_devices(struct task *task, struct span meta);
+/* What the reply to a heartbeat says of the task's links. */
+void task_take_links(struct task *task, struct span reply);
+void task_free_devices(struct task *task);
 
 /* ---- tasks_members.c ---- */
 /* Tells a READY task to drain, again where the connection was lost on the way. One that drains

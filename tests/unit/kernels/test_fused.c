@@ -562,6 +562,39 @@ static void test_random_programs_behind_products_give_the_bits_of_their_nodes(vo
     run_programs(WITH_PRODUCT);
 }
 
+/* A sum of so many vectors is compiled in parts, the first of which is the longest that fits. The
+ * lengths that are tried before it are more than the codes that a program keeps. */
+static void test_a_run_of_too_many_vectors_is_compiled_in_parts(void **state) {
+    enum { N_INPUTS = 40 };
+    struct str text = STR_INIT;
+    (void)state;
+    str_addf(&text, "x0 = Const() {dtype=float, value=float[1]{1}}\n");
+    for (int i = 1; i < N_INPUTS; i++)
+        str_addf(&text, "x%d = Const() {dtype=float, value=float[4]{1, 2, 3, 4}}\n", i);
+    str_addf(&text, "c = _MrFused(x0");
+    for (int i = 1; i < N_INPUTS; i++)
+        str_addf(&text, ", x%d", i);
+    str_addf(&text, ") {Tin=[float");
+    for (int i = 1; i < N_INPUTS; i++)
+        str_addf(&text, ", float");
+    str_addf(&text, "], Tout=[float], program=[&AddV2{T=float}");
+    for (int k = 1; k < N_INPUTS - 1; k++)
+        str_addf(&text, ", &AddV2{T=float}");
+    str_addf(&text, "], names=[\"n0\"");
+    for (int k = 1; k < N_INPUTS - 1; k++)
+        str_addf(&text, ", \"n%d\"", k);
+    str_addf(&text, "], operands=[0, 1");
+    for (int k = 1; k < N_INPUTS - 1; k++)
+        str_addf(&text, ", %d, %d", N_INPUTS + k - 1, k + 1);
+    str_addf(&text, "], results=[%d]}\n", N_INPUTS - 2);
+    int64_t n_compiled = emit_n_compiled();
+    fused_set_mixed(false); /* by blocks */
+    kernel_test_run(str_text(&text), "c", "float[4]{40, 79, 118, 157}");
+    fused_set_mixed(true);
+    assert_true(!emit_is_on() || emit_n_compiled() > n_compiled);
+    str_fini(&text);
+}
+
 /* ---- mistakes ---- */
 
 #define QUOTIENT(divisor)                                                                 \
@@ -622,6 +655,7 @@ int main(void) {
         cmocka_unit_test(test_random_programs_of_code_give_the_bits_of_their_nodes),
         cmocka_unit_test(test_random_programs_with_reductions_give_the_bits_of_their_nodes),
         cmocka_unit_test(test_random_programs_behind_products_give_the_bits_of_their_nodes),
+        cmocka_unit_test(test_a_run_of_too_many_vectors_is_compiled_in_parts),
         cmocka_unit_test(test_an_error_names_the_node_that_made_it),
         cmocka_unit_test(test_an_error_names_the_product_that_made_it),
         cmocka_unit_test(test_an_instruction_takes_empty_lists),

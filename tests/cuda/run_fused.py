@@ -32,7 +32,7 @@ import op_cases  # noqa: E402
 import run_ops  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from cluster import Cluster  # noqa: E402
+from cluster import Cluster, ClusterError  # noqa: E402
 
 RAW, tf1 = tf.raw_ops, tf.compat.v1
 GPU = "/job:worker/task:0/device:GPU:0"
@@ -175,6 +175,8 @@ def compare(fusing, plain, part):
     metadata = tf1.RunMetadata()
     try:
         together, alone = run_batch(fusing, part, metadata), run_batch(plain, part)
+    except (tf.errors.UnavailableError, tf.errors.AbortedError):
+        raise  # a session with a daemon that has died would wait for it
     except tf.errors.OpError as error:
         if len(part) == 1:
             return [f"{part[0][0]}: {error.message}"], []
@@ -289,7 +291,12 @@ def planted_failures(listed, kernels, plugin):
     for patch in patches:
         name = os.path.basename(patch)
         with tempfile.TemporaryDirectory() as work:
-            found, _ = failures_of(listed, planted_bugs.kernels_with(patch, kernels, work), plugin)
+            variant = planted_bugs.kernels_with(patch, kernels, work)
+            try:
+                found, _ = failures_of(listed, variant, plugin)
+            except (tf.errors.UnavailableError, tf.errors.AbortedError, ClusterError) as error:
+                # The device has failed, which ends its worker.
+                found = [" ".join(str(error).split())]
         print(f"{name}: {found[0] if found else 'not found'}")
         missed += [] if found else [f"{name}: not found"]
     return missed, len(patches)

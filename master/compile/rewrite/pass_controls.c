@@ -4,8 +4,13 @@
  *   g = NoOp(^a)   r = Neg(x, ^g)              =>  r = Neg(x, ^a)
  *   b = Exp(a)     r = Neg(b, ^a)              =>  r = Neg(b)
  *
- * A NoOp is bypassed if this makes no more edges (p inputs, c consumers: p·c <= p + c), and if it
- * does not join edges of one device into one edge to another: groups are made for that.
+ * A NoOp is bypassed if the new edges cost no more than the NoOp and its edges (p inputs, c
+ * consumers: p·c <= p + c + NOOP_EDGES), and if it does not join edges of one device into one edge
+ * to another: groups are made for that. TensorFlow's gradients have such a NoOp behind every op.
+ * Where it waits for elementwise nodes and such nodes wait for it, it would keep them from being
+ * fused (fuse/pass_fuse.c).
+ *
+ * So that fewer inputs are counted, edges to NoOps that say nothing new are removed first.
  *
  * The search for another way is bounded, so the pass is linear. It does not look behind a Merge,
  * which runs when one of its inputs has come, nor behind any other node that ends a frame or hides
@@ -18,6 +23,7 @@
 enum {
     SEARCH_EDGES = 32,            /* how many edges the search for a node may walk … */
     SEARCH_EDGES_PER_CONTROL = 8, /* … and for each of its control inputs */
+    NOOP_EDGES = 6,               /* a NoOp costs about 8 ns, an edge 1.2 ns (bench/executor) */
 };
 
 struct reducer {
@@ -40,7 +46,6 @@ struct reducer {
 static void note_consumers(struct reducer *r) {
     for (int i = 0; i < r->n; i++) {
         const struct node *node = r->order[i];
-        r->position[node->id] = i;
         for (int k = 0; k < node->n_inputs; k++) {
             const struct node *src = node->inputs[k].src;
             r->n_consumers[src->id]++;
@@ -57,7 +62,8 @@ static void note_consumers(struct reducer *r) {
 static bool may_be_bypassed(const struct reducer *r, const struct node *node) {
     int64_t n_in = node->n_inputs, n_out = r->n_consumers[node->id];
     return node_is_op(node, "NoOp") && !r->is_fixed[node->id] &&
-           (n_in <= 1 || !r->has_far_consumer[node->id]) && n_in * n_out <= n_in + n_out;
+           (n_in <= 1 || !r->has_far_consumer[node->id]) &&
+           n_in * n_out <= n_in + n_out + NOOP_EDGES;
 }
 
 /* Replaces control edges from bypassed NoOps by control edges from their inputs. */
@@ -151,6 +157,13 @@ static void drop_redundant(struct reducer *r, struct node *node) {
     node->n_inputs = n_kept;
 }
 
+static void drop_all_redundant(struct reducer *r, bool of_noops) {
+    memset(r->reached, 0, sizeof(int) * (size_t)r->c->graph.n_nodes);
+    for (int i = 0; i < r->n; i++)
+        if (!r->order[i]->is_removed && (!of_noops || node_is_op(r->order[i], "NoOp")))
+            drop_redundant(r, r->order[i]);
+}
+
 struct status *pass_controls(struct compilation *c, bool *ret_changed) {
     size_t n_ids = (size_t)c->graph.n_nodes + 1;
     struct reducer r = {.c = c, .n = c->graph.n_live};
@@ -161,11 +174,12 @@ struct status *pass_controls(struct compilation *c, bool *ret_changed) {
     r.is_fixed = xcalloc(n_ids, sizeof(bool));
     r.has_far_consumer = xcalloc(n_ids, sizeof(bool));
     r.is_bypassed = xcalloc(n_ids, sizeof(bool));
+    for (int i = 0; i < r.n; i++)
+        r.position[r.order[i]->id] = i;
+    drop_all_redundant(&r, true);
     note_consumers(&r);
     bypass_all(&r);
-    for (int i = 0; i < r.n; i++)
-        if (!r.order[i]->is_removed)
-            drop_redundant(&r, r.order[i]);
+    drop_all_redundant(&r, false);
     *ret_changed = r.changed;
     free(r.order);
     free(r.position);

@@ -89,12 +89,15 @@ struct other {
     _Atomic bool has_begun, may_end;
 };
 
+static _Atomic int n_others; /* that have not ended, and so may read their struct */
+
 static void on_other(struct pool_task *task) {
     struct other *other = CONTAINER_OF(task, struct other, task);
     other->progress = progress_now();
     atomic_store(&other->has_begun, true);
     while (!atomic_load(&other->may_end))
         sched_yield();
+    atomic_fetch_sub(&n_others, 1);
 }
 
 static void await_begun(const struct other *other) {
@@ -118,6 +121,7 @@ static struct progress progress_before_others(const struct program *program, str
     CHECK(driver.block("cuMemCreate", 1) == 0);
     start(&step, program, plan);
     await_calls("cuMemCreate", n_calls + 1);
+    atomic_store(&n_others, (int)ARRAY_LEN(others));
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         pool_submit(pool, &others[i].task);
     await_begun(&others[0]);
@@ -126,6 +130,8 @@ static struct progress progress_before_others(const struct program *program, str
     await_begun(&others[1]);
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         atomic_store(&others[i].may_end, true);
+    while (atomic_load(&n_others) > 0)
+        sched_yield();
     *ret_is_well = ends_well(&step);
     return (struct progress){then->n_parts - before.n_parts, then->n_given - before.n_given};
 }

@@ -16,8 +16,8 @@ GPUS = [f"{TASK}/device:GPU:{gpu}" for gpu in range(N)]
 F = type_attr(1)
 STREAMS = 5  # of a GPU
 BUSY, NO_MEMORY, ECC, UNKNOWN = 46, 2, 214, 999
-# A call that opens a GPU, how often it is called for one, and its error. The first and the fifth are
-# GPU 0's: cuLibraryLoadData is called for each image of kernels, whose number depends on the build.
+# A call that opens a GPU, how often it is called for one, and its error. The first and the fifth
+# are GPU 0's: cuLibraryLoadData is called for each image of kernels, and builds differ in these.
 OPENING = (("cuDeviceGet", 1, UNKNOWN), ("cuDevicePrimaryCtxRetain", 1, BUSY),
            ("cuDevicePrimaryCtxRetain", 1, NO_MEMORY), ("cuStreamCreateWithPriority", STREAMS, ECC),
            ("cuLibraryLoadData", 1, NO_MEMORY), ("cuMemAddressReserve", 1, NO_MEMORY),

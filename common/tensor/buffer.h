@@ -39,8 +39,6 @@ struct device_memory {
     /* As allocator.alloc, but says why there is no memory: RESOURCE_EXHAUSTED with how much is in
      * use and by whom, or the device's failure. NULL: allocator.alloc serves. */
     struct status *(*alloc)(struct allocator *allocator, size_t size_bytes, struct buffer **ret);
-    /* sets bytes to zero */
-    struct status *(*zero)(struct allocator *allocator, char *to, size_t size_bytes);
     /* What the device does for kernels that serve every memory (kernels/support/device_engine.h).
      * NULL: nothing. */
     const struct device_engine *engine;

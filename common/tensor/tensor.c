@@ -217,18 +217,6 @@ struct status *tensor_new_on_device(struct allocator *allocator, enum dtype dtyp
     return tensor_make(allocator, dtype, shape, false, ON_DEVICE, ret);
 }
 
-struct status *tensor_new_zeroed_on_device(struct allocator *allocator, enum dtype dtype,
-                                           struct shape shape, struct tensor *ret) {
-    TRY(tensor_new_on_device(allocator, dtype, shape, ret));
-    if (ret->n_elements == 0)
-        return NULL;
-    struct status *st =
-        allocator->device_memory->zero(allocator, ret->data, tensor_size_bytes(ret));
-    if (st)
-        tensor_clear(ret);
-    return st;
-}
-
 void tensor_init_scalar(struct tensor *ret, enum dtype dtype, const void *value) {
     set_head(ret, dtype, SHAPE_SCALAR, 1, TENSOR_INLINE);
     memcpy(ret->bytes, value, dtype_size(dtype));

@@ -102,8 +102,6 @@ struct status *tensor_new_zeroed(struct allocator *allocator, enum dtype dtype, 
 /* The same in a device's memory: `allocator` is the device's, and the dtype is plain. */
 struct status *tensor_new_on_device(struct allocator *allocator, enum dtype dtype,
                                     struct shape shape, struct tensor *ret) MUST_USE;
-struct status *tensor_new_zeroed_on_device(struct allocator *allocator, enum dtype dtype,
-                                           struct shape shape, struct tensor *ret) MUST_USE;
 /* Scalars: these functions never fail and call no allocator. `value` points to one element of a
  * plain dtype. */
 void tensor_init_scalar(struct tensor *ret, enum dtype dtype, const void *value);

@@ -180,16 +180,6 @@ static struct status *copy_within(struct allocator *allocator, char *to, const c
     return st;
 }
 
-static struct status *zero_within(struct allocator *allocator, char *to, size_t size_bytes) {
-    struct gpu_device *gpu = gpu_of_allocator(allocator);
-    TRY(gpu_lock(gpu));
-    struct status *st =
-        gpu_call(gpu, cuMemsetD8Async, (CUdeviceptr)to, 0, size_bytes, gpu->compute);
-    gpu_count_enqueued(gpu);
-    gpu_unlock(gpu);
-    return st;
-}
-
 static void set_holder(struct buffer *buffer, const char *name) {
     struct gpu_block *block = block_of(buffer);
     size_t len = strnlen(name, sizeof block->holder - 1);
@@ -198,11 +188,8 @@ static void set_holder(struct buffer *buffer, const char *name) {
 }
 
 void gpu_allocator_init(struct gpu_device *gpu, const struct device_engine *engine) {
-    gpu->device_memory = (struct device_memory){.copy = copy_within,
-                                                .alloc = device_alloc,
-                                                .set_holder = set_holder,
-                                                .zero = zero_within,
-                                                .engine = engine};
+    gpu->device_memory = (struct device_memory){
+        .copy = copy_within, .alloc = device_alloc, .set_holder = set_holder, .engine = engine};
     gpu->allocator = (struct allocator){.name = "GPU",
                                         .alloc = device_alloc_buffer,
                                         .free = device_free_buffer,

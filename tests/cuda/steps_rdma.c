@@ -81,9 +81,11 @@ static void transfer_init(struct line_transfer *transfer) {
     make_value(&host);
     struct status *st = copy(NULL, transfer->from, &host, &transfer->value);
     CHECK(!st);
+    tensor_clear(&host);
     int64_t n = N;
-    st = tensor_new_zeroed_on_device(transfer->to->allocator, DT_FLOAT, (struct shape){1, &n},
-                                     &transfer->received);
+    st = tensor_new_zeroed(allocator_host(), DT_FLOAT, (struct shape){1, &n}, &host);
+    CHECK(!st);
+    st = copy(NULL, transfer->to, &host, &transfer->received);
     CHECK(!st);
     tensor_clear(&host);
     /* The value has been made, and nothing that was enqueued uses the other memory. */

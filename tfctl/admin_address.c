@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "client/tls_client.h"
+#include "rpc/daemon/daemon.h"
 #include "rpc/listen.h"
 
 bool admin_address_is_https(const char *admin) { return strncmp(admin, "https://", 8) == 0; }
@@ -23,10 +24,11 @@ struct status *admin_address_find(const char *admin, const char *target, struct 
                               "MILLRACE_TARGET");
     target = tls_client_split(target, &is_tls);
     TRY(net_address_parse(target, &parsed));
-    if (parsed.is_unix || parsed.port + 10000 > 65535)
+    int port = parsed.is_unix ? 0 : daemon_admin_port(parsed.port);
+    if (port == 0)
         return status_invalid("the admin port of '%s' is not known: give --admin", target);
     str_addf(out, "%s%.*s:%d", is_tls ? "https://" : "", (int)(strrchr(target, ':') - target),
-             target, parsed.port + 10000);
+             target, port);
     return NULL;
 }
 

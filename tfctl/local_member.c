@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "rpc/daemon/daemon.h"
 #include "rpc/listen.h"
 
 /* Finds a program in the directory of tfctl, else along PATH. */
@@ -58,15 +59,16 @@ static bool is_free(int port) {
 }
 
 /* The port for a daemon's pages; 0 means any. The pages of a master whose port the user has chosen
- * are where other commands look for them, if that port is free: at the chosen port + 10000. */
+ * are where other commands look for them (daemon_admin_port), if that port is free. */
 static int admin_port(const struct member *member, const struct local_options *options) {
     if (member->admin_port > 0 || member->kind != MEMBER_MASTER)
         return member->admin_port;
     struct net_address listen;
     struct status *st = net_address_parse(options->listen, &listen);
-    bool is_chosen = !st && !listen.is_unix && listen.port > 0 && listen.port + 10000 <= 65535;
+    bool is_chosen = !st && !listen.is_unix && listen.port > 0;
     status_unref(st); /* tf-master refuses the address */
-    return is_chosen && is_free(listen.port + 10000) ? listen.port + 10000 : 0;
+    int port = is_chosen ? daemon_admin_port(listen.port) : 0;
+    return port > 0 && is_free(port) ? port : 0;
 }
 
 char *const *member_argv(const struct member *member, const struct local_options *options,

@@ -72,6 +72,8 @@ struct status *daemon_check_listen(const char *flag, const char *address, bool i
                                                      : "--tls-cert, --tls-key and --tls-ca");
 }
 
+int daemon_admin_port(int port) { return port + 10000 <= 65535 ? port + 10000 : 0; }
+
 bool daemon_admin_address(const char *flag, const char *listen, int bound_port,
                           struct str *ret_address) {
     if (flag && strcmp(flag, "off") == 0)
@@ -86,9 +88,9 @@ bool daemon_admin_address(const char *flag, const char *listen, int bound_port,
     struct span host = is_near ? host_of(listen) : span_of("127.0.0.1");
     const char *port_text = strrchr(listen, ':');
     status_unref(st);
-    bool any =
-        !port_text || strcmp(port_text, ":0") == 0 || bound_port + 10000 > 65535 || bound_port == 0;
-    str_addf(ret_address, "%.*s:%d", (int)host.len, host.data, any ? 0 : bound_port + 10000);
+    bool any = !port_text || strcmp(port_text, ":0") == 0 || bound_port == 0;
+    str_addf(ret_address, "%.*s:%d", (int)host.len, host.data,
+             any ? 0 : daemon_admin_port(bound_port));
     return true;
 }
 

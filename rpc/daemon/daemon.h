@@ -19,9 +19,12 @@ struct status *daemon_read_tf_config(struct options *options, bool is_task) MUST
  * Others, and names, are allowed only with `is_allowed`: the port speaks TLS, or --insecure is
  * given. Errors: INVALID_ARGUMENT, which names the flag. */
 struct status *daemon_check_listen(const char *flag, const char *address, bool is_allowed) MUST_USE;
+/* The admin port of a daemon on `port`, where nothing else is said: port + 10000; 0: that is beyond
+ * 65535. */
+int daemon_admin_port(int port);
 /* Writes the address of the admin port. `flag` is "off", "HOST:PORT" or NULL. NULL means loopback
- * (the host of `listen` if that is loopback, else 127.0.0.1) and bound_port + 10000, or any port
- * when `listen` has port 0 or the sum is beyond 65535. Returns false when there is to be no admin
+ * (the host of `listen` if that is loopback, else 127.0.0.1) and daemon_admin_port, or any port
+ * when `listen` has port 0 or daemon_admin_port says 0. Returns false when there is to be no admin
  * port. */
 bool daemon_admin_address(const char *flag, const char *listen, int bound_port,
                           struct str *ret_address);

@@ -52,6 +52,11 @@ struct emit_run {
     int n_results;
 };
 
+/* Is there a pointer's register for each operand with all elements, and each result? */
+static inline bool emit_vectors_fit(int n_operands, uint64_t ones, int n_results) {
+    return n_operands - __builtin_popcountll(ones) + n_results <= EMIT_MAX_VECTORS;
+}
+
 /* Returns NULL where the run is too large, or code is off. */
 struct emit_code *emit_code_new(const struct emit_run *run);
 void emit_code_free(struct emit_code *code);

@@ -105,12 +105,11 @@ static void lower(struct emitter *e, const struct emit_run *run) {
 }
 
 static bool fits(const struct emit_run *run) {
-    int n_vectors = run->n_results + run->n_operands - __builtin_popcountll(run->ones);
     for (int k = 0; k < run->n_instructions; k++)
         if (run->instructions[k].n_operands > EMIT_MAX_OPERANDS)
             return false;
     return run->n_operands <= EMIT_MAX_OPERANDS && run->n_instructions <= EMIT_MAX_INSTRUCTIONS &&
-           n_vectors <= EMIT_MAX_VECTORS;
+           emit_vectors_fit(run->n_operands, run->ones, run->n_results);
 }
 
 struct emit_code *emit_code_new(const struct emit_run *run) {

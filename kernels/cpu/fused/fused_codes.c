@@ -151,7 +151,7 @@ bool fused_code_find(const struct fused_state *state, const int *members, int n,
         return false;
     for (int i = 0; i < ret->n_operands; i++)
         ones |= (uint64_t)is_one[ret->operands[i]] << i;
-    if (ret->n_operands - __builtin_popcountll(ones) + ret->n_results > EMIT_MAX_VECTORS)
+    if (!emit_vectors_fit(ret->n_operands, ones, ret->n_results))
         return false; /* shorter runs are tried next, so refusals would fill the entries */
     const struct entry *found = find_entry(codes, mask, ones);
     if (!found) {

@@ -116,7 +116,7 @@ def main():
     sizes = {name: (sum(os.path.getsize(p) for p in paths), sum(map(exported, paths)))
              for name, paths in (("millrace", ours), ("TensorFlow", theirs))}
     cluster = daemons.start([os.path.join(BUILD, "bin", "tfctl"), "local", "--workers", "1",
-                                "--quiet"], stdout=subprocess.PIPE, text=True)
+                             "--quiet"], stdout=subprocess.PIPE, text=True)
     figures = {}
     try:
         target = cluster.stdout.readline().strip()

@@ -159,8 +159,8 @@ def main():
     options = parser.parse_args()
     directory = tempfile.mkdtemp(prefix="millrace-bench-", dir=options.dir)
     cluster = daemons.start([os.path.join(BIN, "tfctl"), "local", "--ps", "1", "--workers", "1",
-                                "--quiet", f"--worker-flag=--file-root={directory}"],
-                               stdout=subprocess.PIPE, text=True)
+                             "--quiet", f"--worker-flag=--file-root={directory}"],
+                            stdout=subprocess.PIPE, text=True)
     try:
         target = cluster.stdout.readline().strip()
         systems = [System("millrace", target, "/job:ps/task:0", options, directory),

@@ -35,7 +35,7 @@ class TensorFlow:
     def start(self, job):
         spec = {name: [f"127.0.0.1:{port}"] for name, port in self.ports.items()}
         process = daemons.start([sys.executable, "-c", TENSORFLOW_SERVER, json.dumps(spec), job],
-                                   stderr=subprocess.DEVNULL)
+                                stderr=subprocess.DEVNULL)
         wait_until_accepts(self.ports[job])
         return process
 

@@ -11,9 +11,8 @@
  * addresses are kept by it. What is allocated next at the site is put at the latest one if that is
  * free. If another site's block is there, the allocation moves: it has a new place from then on, in
  * memory where no place is, and the others keep theirs. After two steps nobody is in the way of
- * anybody. If the site's own
- * block is still there, a variable keeps the value until it is assigned the next one; such values
- * alternate between two places.
+ * anybody. If the site's own block is still there, a variable keeps the value until it is assigned
+ * the next one; such values alternate between two places.
  *
  * Nothing is reserved: a place is an address, and its memory is anybody's.
  *

@@ -1,6 +1,6 @@
 /* Estimates what the nodes of a placed or half placed graph take, and how large their values are:
  * measured times where there are some (cost_table.h), the op rows otherwise (kernels/cost.h). For
- * this room. Pool thread. */
+ * the compiler's rooms. Pool thread. */
 #ifndef MILLRACE_MASTER_COMPILE_COST_COST_ESTIMATE_H
 #define MILLRACE_MASTER_COMPILE_COST_COST_ESTIMATE_H
 

@@ -1,5 +1,5 @@
 /* The measurable nodes of a compiled step: what their executions are called in the table of
- * measured costs (cost_table.h). For this room and for the end of sampled steps. */
+ * measured costs (cost_table.h). For the compiler's rooms and for the end of sampled steps. */
 #ifndef MILLRACE_MASTER_COMPILE_COST_COST_ROWS_H
 #define MILLRACE_MASTER_COMPILE_COST_COST_ROWS_H
 

@@ -1,4 +1,5 @@
-/* What the files of the inliner share (pass_inline.c). For this room and its tests. Pool thread.
+/* What the files of the inliner share (pass_inline.c), for this room and its tests; and what a call
+ * is, for the rooms behind it. Pool thread.
  *
  *   pass_inline.c      finds calls, keeps a stack of them, and replaces each
  *   inline_body.c      one copy of a function's body in the graph

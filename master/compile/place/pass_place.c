@@ -1,16 +1,19 @@
-/* Placing what has no state, per signature [WP 3.2.1]: the simple rule. Otherwise
- * the cost model (place_cost.c) chooses for groups that are still open after 2.
+/* Placing what has no state, per signature [WP 3.2.1]. The simple rule:
  *
- *   1. groups that somebody constrained go where the constraint leads (place.c); 2. free nodes
- *   of a loop go to the task of the loop's constrained nodes, if those agree: a loop must stay
- *   on one task; 3. other free nodes go to the session's default device; 4. what only looks at a
- *   tensor's shape follows its producer: the tensor need not travel; what only waits (a group's
- *   NoOp) goes to
- *      the task where most of what it waits for is, so that a step on the parameter servers
- *   needs no worker to end; 5. what has no inputs (constants, feeds) follows its consumers, if
- *   they are on one task: nothing travels at all. With consumers on
- *      several tasks it stays with one of them, and the partition makes copies or sends;
- *   6. fetches follow what they fetch. */
+ *   1. groups that somebody constrained go where the constraint leads (place.c);
+ *   2. free nodes of a loop go to the task of the loop's constrained nodes, if those agree: a loop
+ *      must stay on one task;
+ *   3. other free nodes go to the session's default device;
+ *   4. what only looks at a tensor's shape follows its producer: the tensor need not travel; what
+ *      only waits (a group's NoOp) goes to the task where most of what it waits for is, so that a
+ *      step on the parameter servers needs no worker to end;
+ *   5. what has no inputs (constants, feeds) follows its consumers, if they are on one task:
+ *      nothing travels at all. With consumers on several tasks it stays with one of them, and the
+ *      partition makes copies or sends;
+ *   6. fetches follow what they fetch.
+ *
+ * With placement by cost the cost model (place_cost.c) chooses for groups that are still open after
+ * 2. */
 #include <stdlib.h>
 
 #include "common/graph/internal_ops.h"

@@ -1,6 +1,7 @@
 /* The placer: decides which nodes must share a device, and which device such a group gets [WP
  * 3.2.1, 4.3]. Two callers: place_session (groups with stateful nodes, once per session) and
- * pass_place (all other nodes, once per signature). For this room and its tests. Pool thread.
+ * pass_place (all other nodes, once per signature). For the compiler's rooms and their tests. Pool
+ * thread.
  *
  *   reference edges, resource handles, _class "loc:@x"  ──union-find──►  groups
  *   a group's requests  ──intersect──►  one partial name  ──choose──►  a device

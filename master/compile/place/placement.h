@@ -1,6 +1,6 @@
 /* The placement of a step's nodes, kept with the compiled step so that the signature can be placed
- * again: state stays where it is, and all else only moves if that gains something. For this room
- * and for master/session. Any thread; nothing is shared. */
+ * again: state stays where it is, and all else only moves if that gains something. For the
+ * compiler's rooms and for master/session. Any thread; nothing is shared. */
 #ifndef MILLRACE_MASTER_COMPILE_PLACE_PLACEMENT_H
 #define MILLRACE_MASTER_COMPILE_PLACE_PLACEMENT_H
 

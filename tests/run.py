@@ -6,7 +6,8 @@
 A suite is a row in SUITES: a name, a function that returns how many tests passed, failed and were
 skipped, and what the suite covers. Without --long, suites that take long run a seeded sample of
 their tests. Most suites wait for their daemons half of the time, so two fill two cores. Each suite
-is a process of its own, and its output is printed when it ends.
+is a process of its own with a folder for its temporary files, which goes when the suite ends; then
+its output is printed.
 """
 import argparse
 import concurrent.futures
@@ -16,6 +17,7 @@ import re
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -393,7 +395,9 @@ def run_suite(name, options):
     """Runs one suite in this process, and prints its row."""
     function, what = next((f, w) for n, f, w in SUITES if n == name)
     start, work = time.time(), cpu_s()
-    tally = function(options)
+    with tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as folder:
+        os.environ["TMPDIR"] = folder
+        tally = function(options)
     took = time.time() - start
     if name in options.must_run.split(",") and tally.skipped:
         print(f"--- {name} was skipped, and must run")

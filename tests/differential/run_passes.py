@@ -20,6 +20,7 @@ so nothing is folded then, and what is placed by cost is only close. Without --l
 The last line is "N passed, N failed".
 """
 
+import functools
 import os
 import random
 import sys
@@ -137,10 +138,18 @@ def config_of(options, is_l0):
     return config
 
 
-def free_nodes(graph):
-    """The placer may put each node on any task."""
+@functools.lru_cache
+def devices(target):
+    with tf1.Session(target) as session:
+        return [tf1.DeviceSpec.from_string(device.name) for device in session.list_devices()]
+
+
+def free_nodes(graph, target):
+    """The placer may put each node on any task. Devices that the cluster lacks stay wrong."""
     for op in graph.get_operations():
-        if op.device.startswith("/job:"):
+        wanted = tf1.DeviceSpec.from_string(op.device)
+        if wanted.job and any(wanted.make_merged_spec(device) == device.make_merged_spec(wanted)
+                              for device in devices(target)):
             op._set_device("")  # noqa: SLF001
 
 
@@ -148,7 +157,7 @@ def run_way(name, target, build, options, is_l0):
     sessions.fresh_state(target)
     graph, runs = _build_program(build)
     if "moved by cost" in name:
-        free_nodes(graph)
+        free_nodes(graph, target)
     return programs.run_all(target, graph, runs, config_of(options, is_l0))
 
 

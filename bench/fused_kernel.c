@@ -60,7 +60,7 @@ static void make_inputs(struct program *p, int64_t rows, int64_t columns) {
         must(tensor_new(allocator_host(), DT_FLOAT, shape, &p->inputs[i]));
         float *to = tensor_data(&p->inputs[i]);
         for (int64_t k = 0; k < p->inputs[i].n_elements; k++)
-            to[k] = 0.25f + (float)(k % 97) / 100;
+            to[k] = 0.3f + (float)(k % 97) / 100;
     }
 }
 
@@ -210,6 +210,14 @@ static const struct named {
                              BINARY("v", "AddV2", "c", "d") UNARY("q", "Sqrt", "v")
                                  BINARY("h", "AddV2", "q", "s4") BINARY("u", "RealDiv", "m", "h")
                                      BINARY("w", "Mul", "u", "s0") BINARY("z", "Sub", "x0", "w")},
+    {"Adam, corrected",
+     IN("x0") IN("x1") IN("s0") IN("s1") IN("s2") IN("s3") BINARY("a", "Mul", "x0", "s0")
+         BINARY("b", "Mul", "x1", "s1") BINARY("m", "AddV2", "a", "b") UNARY("p", "Square", "x0")
+             UNARY("q", "Square", "x1") BINARY("c", "Mul", "p", "s2") BINARY("d", "Mul", "q", "s3")
+                 BINARY("v", "AddV2", "c", "d") BINARY("k", "RealDiv", "m", "s0")
+                     BINARY("l", "RealDiv", "v", "s2") UNARY("r", "Sqrt", "l")
+                         BINARY("h", "AddV2", "r", "s3") BINARY("u", "RealDiv", "k", "h")
+                             BINARY("w", "Mul", "u", "s1") BINARY("z", "Sub", "x0", "w")},
     {"LSTM cell, gates", IN("x0") IN("x1") IN("x2") IN("x3") IN("x4") UNARY("i", "Sigmoid", "x0")
                              UNARY("f", "Sigmoid", "x1") UNARY("o", "Sigmoid", "x2")
                                  UNARY("g", "Tanh", "x3") BINARY("a", "Mul", "f", "x4")

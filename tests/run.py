@@ -104,14 +104,14 @@ def suite_check(options):
     return counts_of(output) or Tally(0, 1)
 
 
-def cancel_points(options):
-    """The environment that tells test_worker_cancel at how many points to cancel: a sample, or all.
-    """
-    return {"MILLRACE_CANCEL_POINTS": "10000"} if options.long else {}
+def long_environment(options):
+    """Tells test_worker_cancel at how many points to cancel, and test_emit_division by how many
+    numbers to divide all floats: a sample, or all."""
+    return {"MILLRACE_CANCEL_POINTS": "10000", "MILLRACE_DIVISIONS": "all"} if options.long else {}
 
 
 def suite_unit(options):
-    return run_unit_tests("build", cancel_points(options))
+    return run_unit_tests("build", long_environment(options))
 
 
 def suite_asan(options):
@@ -119,7 +119,7 @@ def suite_asan(options):
         return Tally(0, 1)
     return run_unit_tests("build-asan", {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0",
                                          "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-                                         **cancel_points(options)})
+                                         **long_environment(options)})
 
 
 TSAN_TESTS = ("kernels_queue", "pool", "executor", "executor_loops", "executor_references",

@@ -14,11 +14,14 @@
 
 enum { TURN_BYTES = 32 * EMIT_TURNS, MAX_POINTERS = EMIT_MAX_OPERANDS + EMIT_MAX_VECTORS };
 
-/* The last pages have the code. */
+typedef void emit_function(void *const *pointers, int64_t n);
+
 struct emit_code {
-    void (*run)(void *const *pointers, int64_t n);
+    emit_function *functions[EMIT_N_DIVISIONS]; /* only the first, where nothing is divided */
+    void *memory;
     size_t bytes;
-    int n_at_once; /* elements of an iteration */
+    int width, n_at_once; /* elements of an iteration */
+    uint64_t divisors;
     int n_operands, n_results;
     uint64_t ones;
     uint8_t sizes[MAX_POINTERS];
@@ -112,35 +115,64 @@ static bool fits(const struct emit_run *run) {
            emit_vectors_fit(run->n_operands, run->ones, run->n_results);
 }
 
-struct emit_code *emit_code_new(const struct emit_run *run) {
-    if (!emit_is_on() || !fits(run))
-        return NULL;
+/* Makes the function, and returns its size, or 0. */
+static size_t make_function(struct emit_code *code, const struct emit_run *run,
+                            enum emit_division division, struct x86 *a) {
     struct emitter *e = xcalloc(1, sizeof(*e));
-    struct x86 *a = xcalloc(1, sizeof(*a));
-    struct emit_code *code = xcalloc(1, sizeof(*code));
-    e->width = find_width(run);
+    e->width = code->width;
+    e->division = division;
     for (int i = 0; i < run->n_operands; i++)
         add_pointer(e, code, run->operands[i], run->ones >> i & 1);
     for (int i = 0; i < run->n_results; i++)
         add_pointer(e, code, run->instructions[run->results[i]].out, false);
-    code->n_at_once = TURN_BYTES / e->width;
-    code->n_operands = run->n_operands;
-    code->n_results = run->n_results;
-    code->ones = run->ones;
     lower(e, run);
     if (!e->is_full)
         emit_loop(e, a);
-    void *memory = NULL;
-    if (!e->is_full && !a->is_full) {
-        memory = executable_copy(a->bytes, a->size);
-        if (!memory)
-            atomic_store(&is_refused, true);
-    }
-    code->bytes = a->size;
-    memcpy(&code->run, &memory, sizeof(memory));
+    bool is_made = !e->is_full && !a->is_full;
+    code->divisors = e->divisors;
     free(e);
-    free(a);
-    if (memory) {
+    return is_made ? a->size : 0;
+}
+
+/* All functions, one behind the other. */
+static bool make_functions(struct emit_code *code, const struct emit_run *run) {
+    struct x86 *made = xcalloc(EMIT_N_DIVISIONS, sizeof(*made));
+    size_t begins[EMIT_N_DIVISIONS];
+    uint8_t *all = NULL;
+    int n = 0;
+    do {
+        size_t size = make_function(code, run, (enum emit_division)n, &made[n]);
+        if (size == 0)
+            goto out;
+        begins[n++] = code->bytes;
+        code->bytes += size;
+    } while (n < (code->divisors ? EMIT_N_DIVISIONS : 1));
+    all = xcalloc(1, code->bytes);
+    for (int i = 0; i < n; i++)
+        memcpy(all + begins[i], made[i].bytes, made[i].size);
+    code->memory = executable_copy(all, code->bytes);
+    if (!code->memory)
+        atomic_store(&is_refused, true);
+    for (int i = 0; i < n && code->memory; i++) {
+        void *at = (char *)code->memory + begins[i];
+        memcpy(&code->functions[i], &at, sizeof(at));
+    }
+out:
+    free(all);
+    free(made);
+    return code->memory != NULL;
+}
+
+struct emit_code *emit_code_new(const struct emit_run *run) {
+    if (!emit_is_on() || !fits(run))
+        return NULL;
+    struct emit_code *code = xcalloc(1, sizeof(*code));
+    code->width = find_width(run);
+    code->n_at_once = TURN_BYTES / code->width;
+    code->n_operands = run->n_operands;
+    code->n_results = run->n_results;
+    code->ones = run->ones;
+    if (make_functions(code, run)) {
         atomic_fetch_add(&n_compiled, 1);
         return code;
     }
@@ -149,18 +181,30 @@ struct emit_code *emit_code_new(const struct emit_run *run) {
 }
 
 void emit_code_free(struct emit_code *code) {
-    void *memory;
     if (!code)
         return;
-    memcpy(&memory, &code->run, sizeof(memory));
-    munmap(memory, code->bytes);
+    munmap(code->memory, code->bytes);
     free(code);
 }
 
 /* ---- running ---- */
 
+static emit_function *choose_function(const struct emit_code *code, void *const *pointers) {
+    enum emit_division division = code->divisors ? EMIT_MULTIPLY : EMIT_DIVIDE;
+    for (int i = 0; i < code->n_operands && code->divisors >> i; i++) {
+        if (!(code->divisors >> i & 1))
+            continue;
+        enum emit_division own = emit_division_by(pointers[i], code->width);
+        if (own == EMIT_DIVIDE)
+            return code->functions[EMIT_DIVIDE];
+        division = MAX(division, own);
+    }
+    return code->functions[division];
+}
+
 /* Computes fewer elements than an iteration does; `done` are before them. */
-static void run_rest(const struct emit_code *code, void *const *pointers, int64_t done, int64_t n) {
+static void run_rest(const struct emit_code *code, emit_function *function, void *const *pointers,
+                     int64_t done, int64_t n) {
     char vectors[MAX_POINTERS][TURN_BYTES] __attribute__((aligned(TURN_BYTES)));
     void *own[MAX_POINTERS];
     int n_pointers = code->n_operands + code->n_results;
@@ -172,16 +216,17 @@ static void run_rest(const struct emit_code *code, void *const *pointers, int64_
         memset(vectors[i], 0, TURN_BYTES);
         memcpy(vectors[i], (char *)pointers[i] + (size_t)done * size, (size_t)n * size);
     }
-    code->run(own, code->n_at_once);
+    function(own, code->n_at_once);
     for (int i = code->n_operands; i < n_pointers; i++)
         memcpy((char *)pointers[i] + (size_t)done * code->sizes[i], vectors[i],
                (size_t)n * code->sizes[i]);
 }
 
 void emit_code_run(const struct emit_code *code, void *const *pointers, int64_t n) {
+    emit_function *function = choose_function(code, pointers);
     int64_t whole = n & -(int64_t)code->n_at_once;
     if (whole > 0)
-        code->run(pointers, whole);
+        function(pointers, whole);
     if (whole < n)
-        run_rest(code, pointers, whole, n - whole);
+        run_rest(code, function, pointers, whole, n - whole);
 }

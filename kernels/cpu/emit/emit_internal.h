@@ -8,10 +8,11 @@
 
 /* How the operation's instruction takes its sources. */
 enum vector_shape {
-    VECTOR_LEAF,   /* there is none: the value is in memory until a register needs it */
-    VECTOR_TWO,    /* result, source 0, source 1 */
-    VECTOR_ONE,    /* result, source 0 */
-    VECTOR_SELECT, /* source 0, or source 1 where the mask, source 2, is set */
+    VECTOR_LEAF,     /* there is none: the value is in memory until a register needs it */
+    VECTOR_TWO,      /* result, source 0, source 1 */
+    VECTOR_ONE,      /* result, source 0 */
+    VECTOR_SELECT,   /* source 0, or source 1 where the mask, source 2, is set */
+    VECTOR_QUOTIENT, /* source 0 / source 1, whose reciprocal is source 2 */
     VECTOR_STORE,
 };
 
@@ -37,7 +38,7 @@ enum {
 struct vector_op {
     uint8_t operation, n_sources;
     uint8_t imm;
-    uint8_t pointer; /* of a LOAD, ONE or STORE */
+    uint8_t pointer; /* of a LOAD, ONE, RECIPROCAL or STORE */
     uint8_t turn;    /* of a LOAD or STORE: which of the loop's vectors it has */
     int16_t source[3];
     int16_t last_use; /* the last operation that reads the value; -1: none does */
@@ -51,12 +52,23 @@ enum {
     EMIT_TURNS = 4,
 };
 
+/* How code divides by an operand that stands for all. The others need divisors of which
+ * emit_division_by says so. */
+enum emit_division {
+    EMIT_DIVIDE,
+    EMIT_MULTIPLY, /* by a power of two */
+    EMIT_CORRECT,  /* the product with the reciprocal, and a correction */
+    EMIT_N_DIVISIONS
+};
+
 /* A run on its way to code. */
 struct emitter {
     struct vector_op ops[EMIT_MAX_VECTOR_OPS];
     int n_ops, width;
     bool is_full;
     uint8_t n_pointers;
+    enum emit_division division;
+    uint64_t divisors; /* bit k: operand k stands for all, and something is divided by it */
     enum dtype pointer_types[EMIT_MAX_OPERANDS + EMIT_MAX_VECTORS];
     bool is_one[EMIT_MAX_OPERANDS + EMIT_MAX_VECTORS];
 };
@@ -71,6 +83,14 @@ int emit_row_lower(struct emitter *e, const struct emit_instruction *instruction
                    const int *values);
 /* For tests: the table's rows. False: there are no more. */
 bool emit_row_at(size_t i, const char **ret_op, dtype_set *ret_in, dtype_set *ret_out);
+
+/* emit_division.c: x / c as `division` of the emitter says. */
+int emit_divide(struct emitter *e, int x, int c);
+/* Says how to divide by an element. EMIT_CORRECT is also right where EMIT_MULTIPLY is. */
+enum emit_division emit_division_by(const void *divisor, int width);
+/* For the loop's comparison of a dividend. */
+uint64_t emit_division_offset(int width);
+uint64_t emit_division_reach(int width);
 
 /* emit_loop.c: makes the function of a run. Its arguments are the pointers, operands first, and a
  * number of elements that is a positive multiple of those of EMIT_TURNS vectors. */

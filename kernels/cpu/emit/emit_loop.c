@@ -14,6 +14,8 @@ enum {
     N_REGISTERS = 15, /* the last one is for what an operation needs in passing */
     PASSING = 15,
     VECTOR_BYTES = 32,
+    N_POINTERS = EMIT_MAX_OPERANDS + EMIT_MAX_VECTORS,
+    MAX_DETOURS = 256,
 };
 
 static const struct shape_of {
@@ -24,7 +26,8 @@ static const struct shape_of {
 #include "kernels/cpu/emit/emit_operations.inc"
 };
 
-/* rdi has the list of pointers, rsi the number of elements, rcx the element. */
+/* rdi has the list of pointers, and nothing in the loop; rsi the number of elements, rcx the
+ * element. */
 static const enum x86_gpr pointer_registers[EMIT_MAX_VECTORS] = {
     X86_RAX, X86_RDX, X86_R8, X86_R9, X86_R10, X86_R11, X86_RBX, X86_R12, X86_R13, X86_R14};
 enum { N_FREE = 6 }; /* of them; the caller keeps the others */
@@ -37,8 +40,16 @@ struct loop {
     int value_in[N_REGISTERS];            /* -1: the register is free */
     unsigned pinned;                      /* registers that the operation reads */
     int n_slots, at;
-    enum x86_gpr pointers[EMIT_MAX_OPERANDS + EMIT_MAX_VECTORS];
-    int one_slots[EMIT_MAX_OPERANDS + EMIT_MAX_VECTORS];
+    enum x86_gpr pointers[N_POINTERS];
+    int one_slots[N_POINTERS], reciprocal_slots[N_POINTERS];
+    /* Divisions behind the loop, for vectors with elements that a quotient cannot be had of
+     * otherwise: they are jumped to from before `back`. */
+    struct detour {
+        size_t back;
+        int result, dividend;
+        struct x86_place divisor;
+    } detours[MAX_DETOURS];
+    int n_detours;
 };
 
 static enum x86_form form_of(const struct loop *l, enum vector_operation operation) {
@@ -79,6 +90,8 @@ static struct x86_place memory_of(const struct loop *l, int value) {
         return element_of(l, op);
     if (op->operation == VECTOR_OP_ONE)
         return in_frame(l->one_slots[op->pointer]);
+    if (op->operation == VECTOR_OP_RECIPROCAL)
+        return in_frame(l->reciprocal_slots[op->pointer]);
     if (op->operation == VECTOR_OP_NUMBER)
         return number_place(l, op->bits);
     CHECK(l->slot_of[value] >= 0);
@@ -149,7 +162,8 @@ static int use_register(struct loop *l, int value) {
  */
 static struct x86_place use_place(struct loop *l, int value) {
     const struct vector_op *op = &l->e->ops[value];
-    bool is_cheap = op->operation == VECTOR_OP_ONE || op->operation == VECTOR_OP_NUMBER;
+    bool is_cheap = op->operation == VECTOR_OP_ONE || op->operation == VECTOR_OP_RECIPROCAL ||
+                    op->operation == VECTOR_OP_NUMBER;
     bool may_stay = op->operation != VECTOR_OP_LOAD_BOOL && (is_cheap || op->last_use == l->at);
     if (l->register_of[value] < 0 && may_stay)
         return memory_of(l, value);
@@ -201,6 +215,51 @@ static void add_operation(struct loop *l, const struct vector_op *op) {
     x86_vector(l->a, form_of(l, op->operation), result, first, last, imm);
 }
 
+/* A mask in the register for elements that need the processor's division. */
+static void add_range_check(struct loop *l, int mask, int dividend) {
+    struct x86_place own = in_register(mask);
+    int width = l->e->width;
+    x86_vector(l->a, form_of(l, VECTOR_OP_ADD_INT), mask, dividend, in_register(dividend), -1);
+    if (width == 8)
+        x86_vector(l->a, X86_PADDQ, mask, mask, number_place(l, ~0ull), -1);
+    x86_vector(l->a, X86_PADDD, mask, mask, number_place(l, emit_division_offset(width)), -1);
+    x86_vector(l->a, X86_PABSD, mask, 0, own, -1);
+    x86_vector(l->a, X86_PCMPGTD, mask, mask, number_place(l, emit_division_reach(width)), -1);
+}
+
+/* emit_division.c has the operations, and their proof. */
+static void add_quotient(struct loop *l, const struct vector_op *op) {
+    static const uint8_t is_any[] = {0x85, 0xff, 0x0f, 0x85, 0, 0, 0, 0}; /* test edi,edi; jnz */
+    bool is_wide = l->e->width == 8;
+    struct x86_place passing = in_register(PASSING);
+    int x = use_register(l, op->source[0]);
+    struct x86_place c = use_place(l, op->source[1]), r = use_place(l, op->source[2]);
+    int q = take_register(l, l->at);
+    x86_vector(l->a, is_wide ? X86_MULPD : X86_MULPS, q, x, r, -1);
+    x86_vector(l->a, X86_MOVUPS, PASSING, 0, in_register(q), -1);
+    x86_vector(l->a, is_wide ? X86_FMSUB132PD : X86_FMSUB132PS, PASSING, x, c, -1);
+    x86_vector(l->a, is_wide ? X86_FNMADD231PD : X86_FNMADD231PS, q, PASSING, r, -1);
+    add_range_check(l, PASSING, x);
+    x86_vector(l->a, is_wide ? X86_MOVMSKPD : X86_MOVMSKPS, X86_RDI, 0, passing, -1);
+    x86_bytes(l->a, is_any, sizeof(is_any));
+    if (l->n_detours == MAX_DETOURS)
+        l->a->is_full = true;
+    else
+        l->detours[l->n_detours++] = (struct detour){l->a->size, q, x, c};
+    release_sources(l);
+}
+
+static void add_detours(struct loop *l) {
+    static const uint8_t jump[] = {0xe9, 0, 0, 0, 0};
+    for (int i = 0; i < l->n_detours && !l->a->is_full; i++) {
+        const struct detour *d = &l->detours[i];
+        x86_patch_i32(l->a, d->back - 4, (int64_t)l->a->size - (int64_t)d->back);
+        x86_vector(l->a, form_of(l, VECTOR_OP_DIV), d->result, d->dividend, d->divisor, -1);
+        x86_bytes(l->a, jump, sizeof(jump));
+        x86_patch_i32(l->a, l->a->size - 4, (int64_t)d->back - (int64_t)l->a->size);
+    }
+}
+
 static void add_body(struct loop *l) {
     for (l->at = 0; l->at < l->e->n_ops; l->at++) {
         const struct vector_op *op = &l->e->ops[l->at];
@@ -208,6 +267,8 @@ static void add_body(struct loop *l) {
         l->pinned = 0;
         if (shape == VECTOR_STORE)
             add_store(l, op);
+        else if (shape == VECTOR_QUOTIENT && op->last_use >= 0)
+            add_quotient(l, op);
         else if (shape != VECTOR_LEAF && op->last_use >= 0)
             add_operation(l, op);
     }
@@ -242,11 +303,23 @@ static void broadcast_one(struct loop *l, int pointer) {
     x86_vector(a, X86_STORE_UPS, passing.number, 0, in_frame(l->one_slots[pointer]), -1);
 }
 
+static void add_reciprocal(struct loop *l, int pointer) {
+    static const uint64_t one[] = {0x3f800000, 0x3ff0000000000000};
+    x86_vector(l->a, X86_MOVUPS, PASSING, 0, number_place(l, one[l->e->width == 8]), -1);
+    x86_vector(l->a, form_of(l, VECTOR_OP_DIV), PASSING, PASSING, in_frame(l->one_slots[pointer]),
+               -1);
+    l->reciprocal_slots[pointer] = l->n_slots++;
+    x86_vector(l->a, X86_STORE_UPS, PASSING, 0, in_frame(l->reciprocal_slots[pointer]), -1);
+}
+
 static void add_pointers(struct loop *l) {
     int n = 0;
-    for (int i = 0; i < l->e->n_pointers; i++)
+    for (int i = 0; i < l->e->n_pointers; i++) {
         if (l->e->is_one[i])
             broadcast_one(l, i);
+        if (l->e->division != EMIT_DIVIDE && l->e->divisors >> i & 1)
+            add_reciprocal(l, i);
+    }
     for (int i = 0; i < l->e->n_pointers; i++) {
         if (l->e->is_one[i])
             continue;
@@ -290,6 +363,7 @@ void emit_loop(struct emitter *e, struct x86 *a) {
         x86_pop(a, pointer_registers[i]);
     x86_pop(a, X86_RBP);
     x86_bytes(a, return_to_caller, sizeof(return_to_caller));
+    add_detours(&l);
     x86_patch_i32(a, frame_at, (int64_t)(l.n_slots * VECTOR_BYTES));
     x86_finish(a);
 }

@@ -120,9 +120,14 @@ LOWER(extreme_int) {
     bool is_max = i->row->imm;
     return choose(e, two(e, VECTOR_OP_GREATER_INT, x[!is_max], x[is_max]), x[0], x[1]);
 }
+LOWER(divide) { return emit_divide(e, x[0], x[1]); }
 /* y == 0 ? 0 : x op y */
 LOWER(no_nan) {
-    int r = two(e, (enum vector_operation)i->row->operation, x[0], x[1]);
+    bool divides = i->row->operation == VECTOR_OP_DIV;
+    int r = divides ? emit_divide(e, x[0], x[1])
+                    : two(e, (enum vector_operation)i->row->operation, x[0], x[1]);
+    if (divides && is_one(e, x[1]) && e->division != EMIT_DIVIDE)
+        return r; /* the divisor is not 0 */
     return two(e, VECTOR_OP_AND_NOT, compare(e, x[1], number(e, 0), COMPARE_EQUAL), r);
 }
 LOWER(sum) {
@@ -233,7 +238,7 @@ static const struct emit_row rows[] = {
     {"BiasAdd", FLOATS, BY(symmetric, ADD)},
     {"Sub", FLOATS, BY(two, SUB)},                 {"Sub", INTS, BY(two, SUB_INT)},
     {"Mul", FLOATS, BY(symmetric, MUL)},           {"Mul", I32 | U32, BY(two, MUL_INT)},
-    {"RealDiv", FLOATS, BY(two, DIV)},             {"Div", FLOATS, BY(two, DIV)},
+    {"RealDiv", FLOATS, OWN(divide)},              {"Div", FLOATS, OWN(divide)},
     {"DivNoNan", FLOATS, BY(no_nan, DIV)},         {"MulNoNan", FLOATS, BY(no_nan, MUL)},
     {"Maximum", FLOATS, BY(extreme, MAX)},         {"Minimum", FLOATS, BY(extreme, MIN)},
     {"Maximum", I32, BY(two, MAX_INT)},            {"Minimum", I32, BY(two, MIN_INT)},

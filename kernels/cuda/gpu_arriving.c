@@ -10,7 +10,7 @@
  *               └── more to come ──┘             └── no memory now: when it is whole, by `in` */
 #include "common/tensor/growing_buffer.h"
 #include "kernels/cuda/gpu_copies.h"
-#include "kernels/cuda/gpu_staged.h"
+#include "kernels/cuda/gpu_pageable.h"
 
 /* The bytes that the job waits for are there, or will not come. */
 static void go_on(struct gpu_job *job) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "kernels/cuda/gpu_staged.h"
+#include "kernels/cuda/gpu_pageable.h"
 #include "kernels/cuda/gpu_copies.h"
 
 /* ---- jobs ---- */

@@ -8,7 +8,7 @@
  *   between two devices    gpu_peers.h
  *
  * Memory that tasks share is copied from and to as it is (gpu_host_memory.h). All other memory of
- * the host is copied in pieces (gpu_staged.h). */
+ * the host is copied in pieces (gpu_pageable.h). */
 #include "kernels/cuda/gpu_copies.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 #include "kernels/cuda/gpu_host_memory.h"
 #include "kernels/cuda/gpu_outbox.h"
 #include "kernels/cuda/gpu_peers.h"
-#include "kernels/cuda/gpu_staged.h"
+#include "kernels/cuda/gpu_pageable.h"
 
 enum { LARGE_OUT_BYTES = 256 << 10 };
 

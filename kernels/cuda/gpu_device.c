@@ -11,7 +11,7 @@
 #include "kernels/cuda/gpu_host_memory.h"
 #include "kernels/cuda/gpu_outbox.h"
 #include "kernels/cuda/gpu_peers.h"
-#include "kernels/cuda/gpu_staged.h"
+#include "kernels/cuda/gpu_pageable.h"
 #include "kernels/cuda/gpu_trace.h"
 #include "kernels/cuda/gpu_xid.h"
 

@@ -62,7 +62,7 @@ struct gpu_helper {
     int number; /* of its part; 0 is the copier's own */
 };
 
-/* The helpers of a copier (gpu_staged.h). */
+/* The helpers of a copier (gpu_pageable.h). */
 struct gpu_team {
     struct gpu_helper helpers[GPU_MAX_COPY_THREADS - 1];
     bool is_complete;        /* helpers were started. Used by the copier's thread only */

@@ -11,8 +11,8 @@
  * the first such copy. They sleep between copies.
  *
  * On the copier's thread, unless a comment says otherwise. */
-#ifndef MILLRACE_KERNELS_CUDA_GPU_STAGED_H
-#define MILLRACE_KERNELS_CUDA_GPU_STAGED_H
+#ifndef MILLRACE_KERNELS_CUDA_GPU_PAGEABLE_H
+#define MILLRACE_KERNELS_CUDA_GPU_PAGEABLE_H
 
 #include "kernels/cuda/gpu_device.h"
 

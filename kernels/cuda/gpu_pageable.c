@@ -1,11 +1,11 @@
-/* Copies pageable memory by a team of threads (gpu_staged.h).
+/* Copies pageable memory by a team of threads (gpu_pageable.h).
  *
  *   copier   begins a copy: wakes all helpers ─ its own pieces ─ waits until n_busy is 0 ─ ends it
  *   helper   asleep ─ its pieces ─ n_busy - 1 ─ asleep
  *
  * The copier's thread never returns before its helpers, so what a copy uses lives as long as its
  * record. The first failure ends the work of all at their next pieces. */
-#include "kernels/cuda/gpu_staged.h"
+#include "kernels/cuda/gpu_pageable.h"
 
 #include <sched.h>
 

@@ -53,7 +53,7 @@ struct gpu_dnn {
     cudnnHandle_t plan_handle; /* NULL until the first plan */
 
     /* What the device's lock guards: */
-    cudnnHandle_t run_handle; /* set before the first plan, then constant */
+    cudnnHandle_t run_handle; /* NULL until the first plan */
     CUstream run_stream;      /* the handle's */
     struct dnn_packs packs;
     struct gpu_convolution **held; /* what segments may name */
@@ -156,12 +156,16 @@ static struct status *open_handles(struct gpu_device *gpu) {
         st = dnn_check(dnn_api.cudnnSetStream(run, gpu->compute), "cudnnSetStream");
     if (!st)
         st = dnn_check(dnn_api.cudnnCreate(&plan), "cudnnCreate");
+    if (!st)
+        st = gpu_lock_only(gpu); /* a capture may look whether there is a handle */
     if (st) {
         destroy_handle(run);
+        destroy_handle(plan);
         return st;
     }
     gpu->dnn->run_handle = run;
     gpu->dnn->run_stream = gpu->compute;
+    gpu_unlock(gpu);
     gpu->dnn->plan_handle = plan;
     return NULL;
 }

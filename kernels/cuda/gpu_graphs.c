@@ -140,20 +140,25 @@ static void note_not_captured(const struct gpu_segments *s) {
         gpu_dnn_note_not_captured(&s->work[i]);
 }
 
-static struct status *capture(struct gpu_device *gpu, struct gpu_segment *segment) {
-    TRY(open_stream(gpu));
-    TRY(gpu_dnn_set_stream(gpu, gpu->segments.stream));
+static struct status *capture_all(struct gpu_device *gpu, struct gpu_segment *segment) {
     TRY(gpu_call(gpu, cuStreamBeginCapture, gpu->segments.stream,
                  CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     struct status *st = capture_work(gpu, segment);
     struct status *end = end_capture(gpu, &segment->graph);
-    struct status *back = gpu_dnn_set_stream(gpu, gpu->compute);
     if (st || end)
         note_not_captured(&gpu->segments);
     if (st)
         status_unref(end);
+    return st ? st : end;
+}
+
+static struct status *capture(struct gpu_device *gpu, struct gpu_segment *segment) {
+    TRY(open_stream(gpu));
+    TRY(gpu_dnn_set_stream(gpu, gpu->segments.stream));
+    struct status *st = capture_all(gpu, segment);
+    struct status *back = gpu_dnn_set_stream(gpu, gpu->compute);
     status_unref(back); /* whatever is enqueued next tries again */
-    TRY(st ? st : end);
+    TRY(st);
     TRY(check_nodes(gpu, segment));
     return gpu_call(gpu, cuGraphInstantiate, &segment->exec, segment->graph, 0);
 }

@@ -41,13 +41,18 @@ struct status *gpu_fail_take(struct gpu_device *gpu, struct status *st) {
     return st;
 }
 
-/* A stream that cannot be asked, because another context is current, tells nothing. */
+/* The stream could not be asked: another context is current, or this thread captures, and a driver
+ * may refuse most calls then. */
+static bool tells_nothing(CUresult error) {
+    return error == CUDA_ERROR_INVALID_CONTEXT || (error >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+                                                   error <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+}
+
 static bool works(struct gpu_device *gpu) {
     if (!gpu->compute)
         return true;
     CUresult error = gpu->api->cuStreamQuery(gpu->compute);
-    return error == CUDA_SUCCESS || error == CUDA_ERROR_NOT_READY ||
-           error == CUDA_ERROR_INVALID_CONTEXT;
+    return error == CUDA_SUCCESS || error == CUDA_ERROR_NOT_READY || tells_nothing(error);
 }
 
 struct status *gpu_look_take(struct gpu_device *gpu, struct status *st) {

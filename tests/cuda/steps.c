@@ -28,6 +28,7 @@
  *   cuda_steps PLUGIN "lost PHASE"   the devices are lost in a phase of a step
  *   cuda_steps PLUGIN segments   training loops whose work is replayed as CUDA graphs
  *   cuda_steps PLUGIN "segment failures"   calls about graphs fail
+ *   cuda_steps PLUGIN "refused captures"   calls fail because their thread captures
  *   cuda_steps PLUGIN transfers  copies through shared memory and between devices, counted
  *   cuda_steps PLUGIN arriving   values that are copied to a GPU while they arrive
  *   cuda_steps PLUGIN "failing peer"   a device fails while another one copies to it
@@ -72,12 +73,13 @@ static void find_driver(void) {
     *(void **)&driver.hold = dlsym(library, "simHold");
     *(void **)&driver.block = dlsym(library, "simBlockCall");
     *(void **)&driver.fail = dlsym(library, "simFailCall");
+    *(void **)&driver.refuse = dlsym(library, "simRefuseCaptured");
     *(void **)&driver.kill = dlsym(library, "simKillAtCall");
     *(void **)&driver.fail_device = dlsym(library, "simFailDevice");
     *(void **)&driver.set_workspace = dlsym(library, "simSetWorkspace");
     *(void **)&driver.on_flush = dlsym(library, "simOnFlush");
-    CHECK(driver.count && driver.hold && driver.block && driver.fail && driver.kill &&
-          driver.fail_device && driver.set_workspace && driver.on_flush);
+    CHECK(driver.count && driver.hold && driver.block && driver.fail && driver.refuse &&
+          driver.kill && driver.fail_device && driver.set_workspace && driver.on_flush);
 }
 
 void await_calls(const char *call, unsigned long n) {
@@ -168,6 +170,7 @@ static const struct mode {
     {"saves", run_saves},
     {"segments", run_segments},
     {"segment failures", run_segment_failures},
+    {"refused captures", run_refused_captures},
     {"transfers", run_transfers},
     {"arriving", run_arriving},
     {"failing peer", run_failing_peer},

@@ -26,6 +26,7 @@ struct sim_driver {
     CUresult (*hold)(int is_held);
     CUresult (*block)(const char *call, int is_blocked);
     CUresult (*fail)(const char *call, unsigned long n, CUresult error);
+    CUresult (*refuse)(const char *call);
     CUresult (*kill)(const char *call, unsigned long n);
     CUresult (*fail_device)(CUdevice device, CUresult error);
     void (*set_workspace)(int64_t size_bytes);
@@ -48,7 +49,7 @@ extern const size_t n_programs;
 extern const struct program on_cpu;
 
 /* Training steps, and what sets their variables (steps_segments.c). */
-extern const struct program mlp_init, mlp_step, net_init, net_step;
+extern const struct program mlp_init, mlp_step, wide_step, net_init, net_step;
 
 struct run {
     struct plan *plan;
@@ -85,6 +86,19 @@ struct status *attempt(const struct program *program, struct plan **plan,
                        const struct run *expected) MUST_USE;
 /* False: it did not succeed twice. */
 bool run_program(const struct program *program);
+
+/* ---- training on the first GPU (steps_segments.c) ---- */
+
+enum { N_TRAINED = 14 };
+/* Writes a hash of the fetches of each step. Returns how many steps have failed. A traced step is
+ * enqueued node by node. */
+int train_hashed(const struct program *init, const struct program *program, bool is_traced,
+                 uint64_t hashes[N_TRAINED]);
+/* False, and prints which, if a step differs. */
+bool hashes_are_equal(const char *name, const uint64_t a[N_TRAINED], const uint64_t b[N_TRAINED]);
+/* What the GPU has counted; in the last step of a training alone. */
+uint64_t counted(enum device_count which);
+uint64_t counted_last(enum device_count which);
 
 /* ---- copies (steps_transfers.c) ---- */
 
@@ -133,6 +147,7 @@ bool run_rdma_failures(void);
 bool run_saves(void);
 bool run_segments(void);
 bool run_segment_failures(void);
+bool run_refused_captures(void);
 bool run_transfers(void);
 /* A part of it, with lines as those of programs. */
 bool run_transfers_program(void);

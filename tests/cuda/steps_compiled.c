@@ -30,12 +30,6 @@ static const struct compilation {
 };
 static const struct program last = {"fused", {64}, 1, FUSED("Relu6")};
 
-static uint64_t counted(enum device_count which) {
-    uint64_t counts[N_DEVICE_COUNTS];
-    devices[N_CPUS].ops->counts(&devices[N_CPUS], counts);
-    return counts[which];
-}
-
 /* Runs a program until its compilation has ended as it should, and then again. */
 static bool compile(const struct compilation *compilation) {
     const struct program *program = &compilation->program;

@@ -42,10 +42,12 @@ static void *start_planned(void *arg) {
     return NULL;
 }
 
-/* cuDNN takes its time to make a plan, and another step runs meanwhile. */
+/* cuDNN takes its time to make a plan, and other steps run meanwhile. Their work is captured, which
+ * looks for cuDNN's handle. */
 bool run_planning(void) {
     struct plan *plan = NULL;
     pthread_t thread;
+    uint64_t hashes[N_TRAINED];
     struct status *st = make_plan(&plain, false, &plan);
     CHECK(!st);
     unsigned long n = driver.count("cudnnBackendFinalize");
@@ -53,6 +55,8 @@ bool run_planning(void) {
     CHECK(pthread_create(&thread, NULL, start_planned, plan) == 0);
     await_calls("cudnnBackendFinalize", n + 1);
     bool is_well = run_program(&programs[0]);
+    is_well &=
+        train_hashed(&mlp_init, &mlp_step, false, hashes) == 0 && counted(DEVICE_CAPTURES) > 0;
     CHECK(driver.block("cudnnBackendFinalize", 0) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     st = end_plan(&planned);

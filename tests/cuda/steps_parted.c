@@ -67,12 +67,6 @@ static bool ends_well(struct starter *starter) {
     return is_well;
 }
 
-static uint64_t counted(enum device_count which) {
-    uint64_t counts[N_DEVICE_COUNTS];
-    devices[N_CPUS].ops->counts(&devices[N_CPUS], counts);
-    return counts[which];
-}
-
 /* Parts of the chain, and those of them that the driver has. */
 struct progress {
     uint64_t n_parts, n_given;

@@ -6,8 +6,6 @@
 
 #include <stdio.h>
 
-enum { N_STEPS = 14 };
-
 #define VARIABLES                                                            \
     "w1 = VariableV2() {dtype=float, shape=[8,16], shared_name=\"w1\"} @G\n" \
     "b1 = VariableV2() {dtype=float, shape=[16], shared_name=\"b1\"} @G\n"   \
@@ -186,36 +184,32 @@ static const struct program zeroed = {
          "y2 = _MrFetch(q) {T=float, index=1}\n"};
 
 /* Products that a CPU would hand to several threads of the pool. */
-static const struct program wide_step = {"wide",
-                                         {128},
-                                         1,
-                                         FEED
-                                         "s = Const() {dtype=int32, value=int32[2]{128, 1}} @C\n"
-                                         "m = Reshape(x, s) {T=float, Tshape=int32} @G\n"
-                                         "o = MatMul(m, m) {T=float, transpose_b=true} @G\n"
-                                         "a1 = MatMul(o, o) {T=float} @G\n"
-                                         "a2 = MatMul(o, o) {T=float, transpose_b=true} @G\n"
-                                         "a3 = MatMul(o, o) {T=float, transpose_a=true} @G\n"
-                                         "b1 = MatMul(a1, o) {T=float} @G\n"
-                                         "b2 = MatMul(a2, o) {T=float} @G\n"
-                                         "b3 = MatMul(a3, o) {T=float} @G\n"
-                                         "c1 = Sub(b1, b2) {T=float} @G\n"
-                                         "c2 = Sub(c1, b3) {T=float} @G\n"
-                                         "y = _MrFetch(c2) {T=float, index=0}\n"};
+const struct program wide_step = {"wide",
+                                  {128},
+                                  1,
+                                  FEED "s = Const() {dtype=int32, value=int32[2]{128, 1}} @C\n"
+                                       "m = Reshape(x, s) {T=float, Tshape=int32} @G\n"
+                                       "o = MatMul(m, m) {T=float, transpose_b=true} @G\n"
+                                       "a1 = MatMul(o, o) {T=float} @G\n"
+                                       "a2 = MatMul(o, o) {T=float, transpose_b=true} @G\n"
+                                       "a3 = MatMul(o, o) {T=float, transpose_a=true} @G\n"
+                                       "b1 = MatMul(a1, o) {T=float} @G\n"
+                                       "b2 = MatMul(a2, o) {T=float} @G\n"
+                                       "b3 = MatMul(a3, o) {T=float} @G\n"
+                                       "c1 = Sub(b1, b2) {T=float} @G\n"
+                                       "c2 = Sub(c1, b3) {T=float} @G\n"
+                                       "y = _MrFetch(c2) {T=float, index=0}\n"};
 
 /* ---- training ---- */
 
-static uint64_t counted(enum device_count which) {
+uint64_t counted(enum device_count which) {
     uint64_t counts[N_DEVICE_COUNTS];
     devices[N_CPUS].ops->counts(&devices[N_CPUS], counts);
     return counts[which];
 }
 
-/* What the last step has counted. */
 static uint64_t before_step[N_DEVICE_COUNTS];
-static uint64_t counted_last(enum device_count which) {
-    return counted(which) - before_step[which];
-}
+uint64_t counted_last(enum device_count which) { return counted(which) - before_step[which]; }
 
 static uint64_t hash_fetches(const struct run *run, const struct program *program) {
     uint64_t hash = 0;
@@ -241,13 +235,12 @@ static struct status *step(const struct program *program, struct plan *plan, boo
     return st;
 }
 
-/* Writes a hash of the fetches of each step. Returns how many steps have failed. */
-static int train(const struct program *init, const struct program *program, bool is_traced,
-                 uint64_t hashes[N_STEPS]) {
+int train_hashed(const struct program *init, const struct program *program, bool is_traced,
+                 uint64_t hashes[N_TRAINED]) {
     struct training training;
     int n_failed = 0;
     struct status *st = training_begin(&training, init, program);
-    for (int i = 0; i < N_STEPS && !st; i++) {
+    for (int i = 0; i < N_TRAINED && !st; i++) {
         struct status *why = step(program, training.plan, is_traced, &hashes[i]);
         if (why)
             printf("%s: step %d failed: %s\n", program->name, i, status_message(why));
@@ -262,8 +255,8 @@ static int train(const struct program *init, const struct program *program, bool
     return n_failed;
 }
 
-static bool is_equal(const char *name, const uint64_t a[N_STEPS], const uint64_t b[N_STEPS]) {
-    for (int i = 0; i < N_STEPS; i++)
+bool hashes_are_equal(const char *name, const uint64_t a[N_TRAINED], const uint64_t b[N_TRAINED]) {
+    for (int i = 0; i < N_TRAINED; i++)
         if (a[i] != b[i]) {
             printf("%s: step %d differs\n", name, i);
             return false;
@@ -284,12 +277,12 @@ static void print_counts(const char *name) {
 
 static bool train_both(const struct program *init, const struct program *program,
                        uint64_t least_replays) {
-    uint64_t traced[N_STEPS], replayed[N_STEPS], before = counted(DEVICE_REPLAYS);
-    bool is_well = train(init, program, true, traced) == 0;
+    uint64_t traced[N_TRAINED], replayed[N_TRAINED], before = counted(DEVICE_REPLAYS);
+    bool is_well = train_hashed(init, program, true, traced) == 0;
     /* each node ends a segment, and only that of a size enqueues enough for one */
     is_well &= counted(DEVICE_REPLAYS) == before || program == &sized;
-    is_well &= train(init, program, false, replayed) == 0;
-    is_well &= is_equal(program->name, traced, replayed);
+    is_well &= train_hashed(init, program, false, replayed) == 0;
+    is_well &= hashes_are_equal(program->name, traced, replayed);
     print_counts(program->name);
     if (counted(DEVICE_REPLAYS) < before + least_replays) {
         printf("%s: too few replays\n", program->name);
@@ -301,8 +294,9 @@ static bool train_both(const struct program *init, const struct program *program
 /* One thread enqueues all of a step, so it comes in the same order. */
 static bool order_is_kept(void) {
     uint64_t interrupted = counted(DEVICE_INTERRUPTED), idle = counted(DEVICE_ENDS_IDLE);
-    bool is_well = train_both(&mlp_init, &wide_step, N_STEPS / 2);
-    if (counted(DEVICE_INTERRUPTED) > interrupted || counted(DEVICE_ENDS_IDLE) > idle + 2 * N_STEPS)
+    bool is_well = train_both(&mlp_init, &wide_step, N_TRAINED / 2);
+    if (counted(DEVICE_INTERRUPTED) > interrupted ||
+        counted(DEVICE_ENDS_IDLE) > idle + 2 * N_TRAINED)
         is_well = false;
     if (!is_well)
         printf("wide: %llu interrupted, %llu segments ended early\n",
@@ -341,7 +335,7 @@ static bool counter_is_launched(void) {
 
 /* Sizes arrive at another time in each step, and what follows from them comes in the same order. */
 static bool sizes_keep_the_order(void) {
-    bool is_well = train_both(&mlp_init, &sized, N_STEPS / 2);
+    bool is_well = train_both(&mlp_init, &sized, N_TRAINED / 2);
     if (counted_last(DEVICE_WORK_REPLAYED) < counted_last(DEVICE_WORK) ||
         counted_last(DEVICE_INTERRUPTED) > 0 || counted_last(DEVICE_MOVED) > 0) {
         printf("sized: %llu of %llu parts of the last step are replayed, %llu segments were "
@@ -358,10 +352,10 @@ static bool sizes_keep_the_order(void) {
 bool run_segments(void) {
     bool is_well = order_is_kept(); /* before others have graphs that begin with a feed, too */
     /* The value of a fetch is freed by another thread, so addresses may differ for some steps. */
-    is_well &= train_both(&mlp_init, &mlp_step, N_STEPS / 2);
+    is_well &= train_both(&mlp_init, &mlp_step, N_TRAINED / 2);
     is_well &= train_both(&net_init, &net_step, 4) & is_one_replay("net");
-    is_well &= train_both(&mlp_init, &zeroed, N_STEPS / 2) & is_one_replay("zeroed");
-    is_well &= train_both(&mlp_init, &counted_loop, N_STEPS / 2) & is_one_replay("counted loop") &
+    is_well &= train_both(&mlp_init, &zeroed, N_TRAINED / 2) & is_one_replay("zeroed");
+    is_well &= train_both(&mlp_init, &counted_loop, N_TRAINED / 2) & is_one_replay("counted loop") &
                counter_is_launched();
     return is_well & sizes_keep_the_order();
 }
@@ -392,12 +386,12 @@ static bool forget_graphs(void) {
 }
 
 /* A call about graphs fails once: the work is done without a graph. */
-static bool train_with_failure(const char *call, const uint64_t expected[N_STEPS]) {
-    uint64_t hashes[N_STEPS], n_before = driver.count(call), n_failed = counted(DEVICE_FAILED);
+static bool train_with_failure(const char *call, const uint64_t expected[N_TRAINED]) {
+    uint64_t hashes[N_TRAINED], n_before = driver.count(call), n_failed = counted(DEVICE_FAILED);
     bool is_giving_back = strcmp(call, "cuGraphDestroy") == 0;
     CHECK(driver.fail(call, 1, CUDA_ERROR_UNKNOWN) == 0);
-    bool is_well = train(&mlp_init, &mlp_step, false, hashes) == 0;
-    is_well &= is_equal(call, expected, hashes);
+    bool is_well = train_hashed(&mlp_init, &mlp_step, false, hashes) == 0;
+    is_well &= hashes_are_equal(call, expected, hashes);
     is_well &= is_giving_back || counted(DEVICE_FAILED) == n_failed + 1;
     is_well &= forget_graphs();
     is_well &= driver.count(call) > n_before;
@@ -413,8 +407,8 @@ static bool fail_twice(void) {
     bool is_well = true;
     struct status *st = training_begin(&training, &mlp_init, &mlp_step);
     CHECK(!st);
-    for (int i = 0; i < N_STEPS; i++) {
-        bool fails = i == N_STEPS - 2;
+    for (int i = 0; i < N_TRAINED; i++) {
+        bool fails = i == N_TRAINED - 2;
         if (fails) {
             CHECK(driver.fail("cuGraphLaunch", 1, CUDA_ERROR_UNKNOWN) == 0);
             CHECK(driver.fail("cuLaunchKernel", 1, CUDA_ERROR_UNKNOWN) == 0);
@@ -434,8 +428,8 @@ static bool fail_twice(void) {
 }
 
 bool run_segment_failures(void) {
-    uint64_t expected[N_STEPS];
-    bool is_well = train(&mlp_init, &mlp_step, true, expected) == 0;
+    uint64_t expected[N_TRAINED];
+    bool is_well = train_hashed(&mlp_init, &mlp_step, true, expected) == 0;
     for (size_t i = 0; i < ARRAY_LEN(graph_calls); i++)
         is_well &= train_with_failure(graph_calls[i], expected);
     is_well &= fail_twice();

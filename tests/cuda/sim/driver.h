@@ -35,6 +35,7 @@ enum call {
 /* Counts the call. Returns the error that it was told to fail with, or CUDA_ERROR_NOT_INITIALIZED.
  */
 CUresult call_begin(enum call call);
+int call_find(const char *symbol); /* by its exported symbol or its name; -1: there is none */
 #define BEGIN(symbol)                               \
     do {                                            \
         CUresult begun = call_begin(CALL_##symbol); \

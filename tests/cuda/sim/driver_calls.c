@@ -97,7 +97,7 @@ CUresult call_begin(enum call call) {
     return capture_allows(call);
 }
 
-static int call_find(const char *symbol) {
+int call_find(const char *symbol) {
     for (int i = 0; i < N_CALLS; i++)
         if (strcmp(symbols[i], symbol) == 0 || strcmp(base_names[i], symbol) == 0)
             return i;

@@ -56,6 +56,8 @@ static CUstream capturing[SIM_MAX_STREAMS];
 static _Thread_local CUstream own_capture; /* that this thread has begun, unless it is relaxed */
 static _Thread_local uint32_t current_plan;
 
+static atomic_int refused = -1; /* the call that is not allowed next while its thread captures */
+
 static struct CUgraphNode_st *node_new(const struct sim_message *message, const void *bytes) {
     struct CUgraphNode_st *node = calloc(1, sizeof *node);
     if (node == NULL)
@@ -96,15 +98,27 @@ CUresult capture_allows(enum call call) {
     static const enum call unsafe[] = {
         CALL_cuMemAlloc_v2,    CALL_cuMemFree_v2,         CALL_cuMemHostAlloc,
         CALL_cuMemFreeHost,    CALL_cuMemHostRegister_v2, CALL_cuMemHostUnregister,
-        CALL_cuCtxSynchronize, CALL_cudnnCreate,          CALL_cudnnDestroy,
-        CALL_cublasLtCreate,   CALL_cublasLtDestroy}; /* libraries allocate, too */
+        CALL_cuCtxSynchronize, CALL_cuStreamSynchronize,  CALL_cuStreamQuery,
+        CALL_cuEventQuery,     CALL_cuEventSynchronize,   CALL_cudnnCreate,
+        CALL_cudnnDestroy,     CALL_cublasLtCreate, /* libraries allocate, too */
+        CALL_cublasLtDestroy};
     if (own_capture == NULL)
         return CUDA_SUCCESS;
+    int expected = (int)call;
+    bool is_refused = atomic_compare_exchange_strong(&refused, &expected, -1);
     for (size_t i = 0; i < sizeof unsafe / sizeof *unsafe; i++)
-        if (unsafe[i] == call) {
-            own_capture->is_capture_invalid = true;
-            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        }
+        is_refused |= unsafe[i] == call;
+    if (!is_refused)
+        return CUDA_SUCCESS;
+    own_capture->is_capture_invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+EXPORTED CUresult simRefuseCaptured(const char *symbol) {
+    int call = call_find(symbol);
+    if (call < 0)
+        return CUDA_ERROR_NOT_FOUND;
+    atomic_store(&refused, call);
     return CUDA_SUCCESS;
 }
 

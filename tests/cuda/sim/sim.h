@@ -67,6 +67,10 @@ unsigned long simCallCount(const char *symbol);
 /* The nth call from now of a symbol fails with an error, once. */
 CUresult simFailCall(const char *symbol, unsigned long n, CUresult error);
 
+/* The next call of a symbol that a thread makes while it captures is refused, once, as if it did
+ * what cannot be captured, and the capture is invalid. */
+CUresult simRefuseCaptured(const char *symbol);
+
 /* The nth call of a symbol from now on kills the device process, as MILLRACE_SIM_KILL. */
 CUresult simKillAtCall(const char *symbol, unsigned long n);
 

@@ -1,0 +1,47 @@
+/* Mode of cuda_steps: a call of the driver or of a library does what a thread that captures may not
+ * do, so the capture fails. The step has enqueued its work before, and the device works. */
+#include "tests/cuda/steps.h"
+
+#include <stdio.h>
+
+static const struct refusal {
+    const char *call;
+    const struct program *init, *step;
+} refusals[] = {
+    {"cuLaunchKernel", &mlp_init, &mlp_step},
+    {"cublasLtMatmul", &mlp_init, &wide_step},
+    {"cudnnBackendExecute", &net_init, &net_step},
+};
+
+/* The convolutions that were in the capture end segments from then on, and what is between them is
+ * captured. */
+static bool convolutions_are_left_out(void) {
+    bool is_well = counted_last(DEVICE_ENDS_LIBRARY) > 0 && counted_last(DEVICE_WORK_REPLAYED) > 0;
+    if (!is_well)
+        printf("%llu segments end at a convolution, %llu parts are replayed\n",
+               (unsigned long long)counted_last(DEVICE_ENDS_LIBRARY),
+               (unsigned long long)counted_last(DEVICE_WORK_REPLAYED));
+    return is_well;
+}
+
+static bool train_with_refusal(const struct refusal *refusal) {
+    uint64_t expected[N_TRAINED], hashes[N_TRAINED];
+    bool is_well = train_hashed(refusal->init, refusal->step, true, expected) == 0;
+    uint64_t n_failed = counted(DEVICE_FAILED);
+    CHECK(driver.refuse(refusal->call) == 0);
+    is_well &= train_hashed(refusal->init, refusal->step, false, hashes) == 0;
+    is_well &= hashes_are_equal(refusal->call, expected, hashes);
+    is_well &= counted(DEVICE_FAILED) == n_failed + 1;
+    is_well &= !device_failure(&devices[N_CPUS]);
+    if (refusal->step == &net_step)
+        is_well &= convolutions_are_left_out();
+    printf("%s within a capture: %s\n", refusal->call, is_well ? "ok" : "wrong");
+    return is_well;
+}
+
+bool run_refused_captures(void) {
+    bool is_well = true;
+    for (size_t i = 0; i < ARRAY_LEN(refusals); i++)
+        is_well &= train_with_refusal(&refusals[i]);
+    return is_well;
+}

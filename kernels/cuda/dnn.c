@@ -16,6 +16,7 @@
 #include "kernels/cuda/dnn_packs.h"
 #include "kernels/cuda/dnn_plan.h"
 #include "kernels/cuda/gpu_device.h"
+#include "kernels/cuda/gpu_trace.h"
 #include "kernels/cuda/library.h"
 
 enum { MAX_KINDS = 4096, N_RECENT = 256 };
@@ -348,6 +349,8 @@ static struct status *add_locked(struct kernel_ctx *ctx, const struct convolutio
                             .node = ctx->instance->node->name};
     if (run->c->is_not_captured) {
         gpu_segments_end(gpu, DEVICE_ENDS_LIBRARY);
+        if (unlikely(gpu->traces))
+            gpu_trace_touch(gpu);
         struct status *st = enqueue_convolution(gpu, &work, gpu->compute);
         gpu_count_enqueued(gpu);
         return st;

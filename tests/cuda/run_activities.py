@@ -175,6 +175,18 @@ class Suite:
             problem = "it is not described"
         return problem
 
+    def left_out(self):
+        """Convolutions that no graph has are enqueued between graphs."""
+        output, problem = run("activities left out", "auto", "", self.seed)
+        steps = steps_of(output)
+        problem = problem or rows_problem(steps, self.steps("events")) or complete_problem(steps)
+        if not problem and "a segment is not replayed: cudnnBackendExecute" not in output:
+            problem = "the convolutions are in graphs"
+        kernels = {(row.node, row.activity) for step in steps for row in step.activities()}
+        if not problem and not {("c", "library"), ("df", "library")} <= kernels:
+            problem = "the convolutions themselves are not among the kernels"
+        return f"{problem}\n{output}" if problem else None
+
     def clock(self):
         """Work that the device began after a moment has times after that moment."""
         return run("traced", "auto", "", self.seed)[1]
@@ -224,6 +236,7 @@ class Suite:
     def cases(self):
         yield "events", self.events
         yield "complete", self.complete
+        yield "left out", self.left_out
         yield "clock", self.clock
         yield "at once", self.at_once
         yield "missing", self.missing

@@ -16,6 +16,7 @@
  *   cuda_steps PLUGIN exhausted  steps that find no memory in each of their phases
  *   cuda_steps PLUGIN traced  a traced step, with times of the device
  *   cuda_steps PLUGIN activities   traced training steps, whose rows are printed
+ *   cuda_steps PLUGIN "activities left out"   the same, with convolutions that are not captured
  *   cuda_steps PLUGIN "activities at once"   traced steps of several threads
  *   cuda_steps PLUGIN "lost activities"   the devices are lost in a traced step
  *   cuda_steps PLUGIN workspace  convolutions whose best engine wants more memory than there is
@@ -156,6 +157,7 @@ static const struct mode {
     {"size", run_cancelled_size},
     {"traced", run_traced},
     {"activities", run_activities},
+    {"activities left out", run_activities_left_out},
     {"activities at once", run_activities_at_once},
     {"lost activities", run_lost_activities},
     {"workspace", run_workspace},

@@ -131,6 +131,7 @@ bool run_exhausted(void);
 bool run_compiled(void);
 bool run_traced(void);
 bool run_activities(void);
+bool run_activities_left_out(void);
 bool run_activities_at_once(void);
 bool run_lost_activities(void);
 bool run_workspace(void);

@@ -71,6 +71,11 @@ static int add_operand(struct fused_code *code, int value) {
     return i;
 }
 
+static bool is_result(const struct fused_state *state, int member, uint64_t mask) {
+    return state->instructions[member].output >= 0 ||
+           state->readers[state->n_inputs + member] & ~mask;
+}
+
 static bool find_operands(const struct fused_state *state, const int *members, int n, uint64_t mask,
                           struct fused_code *ret) {
     for (int m = 0; m < n; m++) {
@@ -79,12 +84,11 @@ static bool find_operands(const struct fused_state *state, const int *members, i
             if (!is_member(state, mask, instruction->operands[i]) &&
                 add_operand(ret, instruction->operands[i]) < 0)
                 return false;
-        bool is_result =
-            instruction->output >= 0 || state->readers[state->n_inputs + members[m]] & ~mask;
-        if (is_result && ret->n_results == EMIT_MAX_VECTORS)
+        if (!is_result(state, members[m], mask))
+            continue;
+        if (ret->n_results == EMIT_MAX_VECTORS)
             return false;
-        if (is_result)
-            ret->results[ret->n_results++] = members[m];
+        ret->results[ret->n_results++] = members[m];
     }
     return ret->n_results > 0;
 }
@@ -152,9 +156,9 @@ bool fused_code_find(const struct fused_state *state, const int *members, int n,
     for (int i = 0; i < ret->n_operands; i++)
         ones |= (uint64_t)is_one[ret->operands[i]] << i;
     if (!emit_vectors_fit(ret->n_operands, ones, ret->n_results))
-        return false; /* shorter runs are tried next, so refusals would fill the entries */
+        return false; /* no entry: lengths that do not fit would fill them */
     const struct entry *found = find_entry(codes, mask, ones);
-    if (!found) {
+    if (!found && atomic_load_explicit(&codes->n, memory_order_relaxed) < KEPT_CODES) {
         pthread_mutex_lock(&codes->lock);
         found = find_entry(codes, mask, ones);
         int at = atomic_load(&codes->n);
@@ -167,4 +171,45 @@ bool fused_code_find(const struct fused_state *state, const int *members, int n,
     }
     ret->code = found ? found->code : NULL;
     return ret->code != NULL;
+}
+
+/* ---- the longest run ---- */
+
+/* Lists the lengths of runs whose operands and results have registers, short ones first. A longer
+ * run has no operand less, but perhaps fewer results. */
+static int list_lengths(const struct fused_state *state, const int *members, int n,
+                        const bool *is_one, int *ret) {
+    bool is_operand[FUSED_MAX_VALUES] = {false};
+    uint64_t mask = 0, ones = 0;
+    int n_operands = 0, n_lengths = 0;
+    for (int length = 1; length <= n; length++) {
+        const struct fused_instruction *last = &state->instructions[members[length - 1]];
+        int n_results = 0;
+        for (int i = 0; i < last->n_operands; i++) {
+            int value = last->operands[i];
+            if (is_operand[value] || is_member(state, mask, value))
+                continue;
+            if (n_operands == EMIT_MAX_OPERANDS)
+                return n_lengths;
+            is_operand[value] = true;
+            ones |= (uint64_t)is_one[value] << n_operands++;
+        }
+        mask |= 1ull << members[length - 1];
+        if (!emit_vectors_fit(n_operands, ones, 1))
+            return n_lengths;
+        for (int m = 0; m < length; m++)
+            n_results += is_result(state, members[m], mask);
+        if (length >= 2 && emit_vectors_fit(n_operands, ones, n_results))
+            ret[n_lengths++] = length;
+    }
+    return n_lengths;
+}
+
+int fused_code_find_longest(const struct fused_state *state, const int *members, int n,
+                            const bool *is_one, struct fused_code *ret) {
+    int lengths[FUSED_MAX_INSTRUCTIONS];
+    int n_lengths = list_lengths(state, members, n, is_one, lengths);
+    while (n_lengths > 0 && !fused_code_find(state, members, lengths[n_lengths - 1], is_one, ret))
+        n_lengths--;
+    return n_lengths > 0 ? lengths[n_lengths - 1] : 0;
 }

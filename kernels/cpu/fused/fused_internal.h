@@ -84,6 +84,10 @@ int fused_code_length(const struct fused_state *state, const int *members, int n
  * all. False: the engines have to run the instructions. */
 bool fused_code_find(const struct fused_state *state, const int *members, int n, const bool *is_one,
                      struct fused_code *ret);
+/* The same for the longest run with which n instructions begin that there is code for. Returns its
+ * length; 0: there is none. Each execution asks for every run of its program. */
+int fused_code_find_longest(const struct fused_state *state, const int *members, int n,
+                            const bool *is_one, struct fused_code *ret);
 
 /* ---- one execution of small values (fused_small.c) ---- */
 

@@ -293,9 +293,7 @@ static void find_ones(const struct builder *b, bool *ret) {
 /* How many instructions from place `at` of the order on become one step: 1, or those of a run. */
 static int find_run(const struct builder *b, int at, const bool *is_one, struct fused_code *ret) {
     int n = fused_code_length(b->p->state, b->order + at, list_run(b, at));
-    while (n >= 2 && !fused_code_find(b->p->state, b->order + at, n, is_one, ret))
-        n--;
-    return MAX(n, 1);
+    return MAX(fused_code_find_longest(b->p->state, b->order + at, n, is_one, ret), 1);
 }
 
 static void add_run(struct builder *b, const int *members, int n, const struct fused_code *code) {

@@ -208,10 +208,7 @@ static int find_run(const struct scan *scan, const int *members, int n, struct f
         return 0;
     find_ones(scan, row_value, is_one);
     *ret_row_value = row_value;
-    for (; length >= 2; length--)
-        if (fused_code_find(state, members, length, is_one, ret))
-            return length;
-    return 0;
+    return fused_code_find_longest(state, members, length, is_one, ret);
 }
 
 static void add_run(struct scan *scan, const int *members, int n, const struct fused_code *code,

@@ -13,6 +13,10 @@ static const double NS_PER_FLOP = 0.009;
 
 static const struct cost_row default_row = {.ns_per_element = 0.5f};
 
+/* What a GPU of a data centre does with float32, rounded (docs/gpu.md, "Figures"): a launch,
+ * products in comparison with one core of a CPU, and reading or writing memory. */
+static const double GPU_LAUNCH_NS = 2000, GPU_CORES = 500, GPU_NS_PER_BYTE = 0.0004;
+
 struct device_costs {
     const char *device_type;
     /* op name → the op's first struct cost_row in the first list that has the op */
@@ -139,8 +143,8 @@ static double n_elements(struct shape shape) {
     return n;
 }
 
-struct cost cost_of_shapes(const char *device_type, const struct node *node, const struct shape *in,
-                           const struct shape *out) {
+static struct cost cost_by_row(const char *device_type, const struct node *node,
+                               const struct shape *in, const struct shape *out) {
     const struct cost_row *row = cost_find(device_type, node);
     struct cost_query query = {.row = row, .node = node, .in = in, .out = out};
     double largest_input = 0, largest = 0, bytes = 0;
@@ -161,4 +165,19 @@ struct cost cost_of_shapes(const char *device_type, const struct node *node, con
     double ns = row->ns ? row->ns(&query) : linear_ns(row, largest_input);
     cost.ns = row->flops ? MAX(ns, cost.flops * NS_PER_FLOP) : ns;
     return cost;
+}
+
+/* A GPU has no rows: the work is that of the CPU's row. What touches no element is the host's. */
+static struct cost cost_on_gpu(const struct node *node, const struct shape *in,
+                               const struct shape *out) {
+    struct cost cost = cost_by_row("CPU", node, in, out);
+    if (!cost_is_constant(cost_find("CPU", node)))
+        cost.ns = GPU_LAUNCH_NS + MAX(cost.ns / GPU_CORES, cost.bytes * GPU_NS_PER_BYTE);
+    return cost;
+}
+
+struct cost cost_of_shapes(const char *device_type, const struct node *node, const struct shape *in,
+                           const struct shape *out) {
+    return strcmp(device_type, "GPU") == 0 ? cost_on_gpu(node, in, out)
+                                           : cost_by_row(device_type, node, in, out);
 }

@@ -173,15 +173,20 @@ static void a_dataset_costs_the_same_whatever_its_inputs(void **state) {
 
 /* ---- from shapes only ---- */
 
-static struct cost cost_of(const char *node_text, const struct shape *in, const struct shape *out) {
+static struct cost cost_on(const char *device_type, const char *node_text, const struct shape *in,
+                           const struct shape *out) {
     struct graph graph;
     graph_init(&graph);
     struct status *st = graph_parse(node_text, &graph);
     if (st)
         fail_msg("%s", status_message(st));
-    struct cost cost = cost_of_shapes("CPU", graph.nodes[graph.n_nodes - 1], in, out);
+    struct cost cost = cost_of_shapes(device_type, graph.nodes[graph.n_nodes - 1], in, out);
     graph_fini(&graph);
     return cost;
+}
+
+static struct cost cost_of(const char *node_text, const struct shape *in, const struct shape *out) {
+    return cost_on("CPU", node_text, in, out);
 }
 
 #define SHAPE(...) ((struct shape){ARRAY_LEN(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__}})
@@ -237,6 +242,24 @@ static void without_values_the_outputs_shape_counts(void **state) {
     assert_true(cost.ns < 1000 && cost.bytes == 4.0 * 2 + 2 * 4.0 * 16);
 }
 
+/* The flops of a product count on a GPU, too, and not only the elements of its inputs; a small node
+ * costs a launch; memory bounds elementwise nodes; the host does what touches no element. */
+static void a_gpu_does_the_work_of_the_rows_at_its_own_rates(void **state) {
+    const char *product = FEED("a", "float") FEED("b", "float") "x = MatMul(a, b) {T=float}\n";
+    const char *sum = FEED("a", "float") FEED("b", "float") "x = AddV2(a, b) {T=float}\n";
+    const char *view =
+        FEED("t", "float") FEED("s", "int32") "x = Reshape(t, s) {T=float, Tshape=int32}\n";
+    struct shape large[] = {SHAPE(2048, 2048), SHAPE(2048, 2048)}, small[] = {SHAPE(2), SHAPE(2)};
+    struct cost by_cpu = cost_of(product, large, large),
+                by_gpu = cost_on("GPU", product, large, large);
+    assert_true(by_gpu.flops == by_cpu.flops && by_gpu.bytes == by_cpu.bytes);
+    assert_true(by_gpu.ns > by_cpu.ns / 1000 && by_gpu.ns < by_cpu.ns / 100);
+    by_gpu = cost_on("GPU", sum, large, large);
+    assert_true(by_gpu.ns < cost_of(sum, large, large).ns / 50 && by_gpu.ns < by_gpu.bytes / 1000);
+    assert_true(cost_on("GPU", sum, small, small).ns > cost_of(sum, small, small).ns + 1000);
+    assert_true(cost_on("GPU", view, large, large).ns == cost_of(view, large, large).ns);
+}
+
 /* A device type without rows is asked about, too. */
 static void an_unknown_device_type_has_linear_costs(void **state) {
     struct graph graph;
@@ -282,6 +305,7 @@ int main(void) {
         cmocka_unit_test(a_convolution_costs_the_same_in_each_direction),
         cmocka_unit_test(a_view_costs_the_same_whatever_its_size),
         cmocka_unit_test(without_values_the_outputs_shape_counts),
+        cmocka_unit_test(a_gpu_does_the_work_of_the_rows_at_its_own_rates),
         cmocka_unit_test(an_unknown_device_type_has_linear_costs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

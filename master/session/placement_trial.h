@@ -12,7 +12,7 @@
  *   COMPILING -> WATCHING    the nodes are placed alike, or it failed
  *             -> RACING      they are placed otherwise
  *             -> SETTLED     as WATCHING, after TRIAL_MAX_COMPILES
- *   RACING    -> WATCHING    one of the placements has won
+ *   RACING    -> WATCHING    one of the placements has won, or the other one has failed
  *             -> SETTLED     as WATCHING, after TRIAL_MAX_COMPILES
  *
  * It does no I/O and reads no clock: master/session/replacement.c carries the actions out. */
@@ -70,7 +70,8 @@ void trial_compiled(struct placement_trial *trial, enum trial_compiled result);
 enum trial_arm trial_next_arm(struct placement_trial *trial);
 /* A step has ended well, and was not traced. */
 enum trial_action trial_step_ended(struct placement_trial *trial, enum trial_arm arm, double ns);
-/* The other placement can run no more steps. No effect outside of a race. */
+/* The other placement can run no more steps, or one of them has failed: steps that only the other
+ * placement fails must not go on alternating. No effect outside of a race. */
 void trial_abandon(struct placement_trial *trial);
 
 #endif

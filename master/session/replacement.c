@@ -24,7 +24,8 @@ struct replacement {
         .labels = "result=\"" result "\"",                                     \
         .help = "Signatures that were placed again because measured costs "    \
                 "contradict their placement: taken (its steps were shorter), " \
-                "dropped (they were not), alike (no node moved), failed"       \
+                "dropped (they were not), alike (no node moved), failed "      \
+                "(to compile, or in its steps)"                                \
     }
 static struct metric n_taken = RESULT_METRIC("taken"), n_dropped = RESULT_METRIC("dropped"),
                      n_alike = RESULT_METRIC("alike"), n_failed = RESULT_METRIC("failed");
@@ -154,6 +155,17 @@ static void on_settled(struct executable_wait *wait) {
         trial_compiled(&replacement->trial, TRIAL_PLACED_OTHERWISE);
 }
 
+/* The other executable has failed in a race, so the present one has won. */
+static void end_race(struct replacement *replacement, const struct status *why) {
+    str_clear(&replacement->why);
+    str_addf(&replacement->why,
+             "placed back as before: with the placement by measured costs, steps fail: %s",
+             status_message(why));
+    trial_abandon(&replacement->trial);
+    tell(replacement, &n_failed);
+    drop_other(replacement);
+}
+
 static void start_compiling(struct replacement *replacement) {
     replacement->other = executable_compile_again(replacement->present);
     replacement->other->races_in = replacement;
@@ -185,8 +197,7 @@ struct executable *replacement_choose(struct executable *executable) {
     if (!replacement || trial_next_arm(&replacement->trial) == TRIAL_PRESENT)
         return executable;
     if (replacement->other->state == EXECUTABLE_FAILED) { /* it was to be registered again */
-        trial_abandon(&replacement->trial);
-        drop_other(replacement);
+        end_race(replacement, replacement->other->status);
         return executable;
     }
     return replacement->other->state == EXECUTABLE_READY ? replacement->other : executable;
@@ -216,4 +227,15 @@ void replacement_step_ended(struct executable *executable, double ns) {
         keep_expected_costs(replacement->present, replacement->other->compiled);
         drop_other(replacement);
     }
+}
+
+/* The end of the input, or a client that cancels, says nothing of the placement. */
+static bool may_follow_from_placement(const struct status *why) {
+    return status_code(why) != STATUS_OUT_OF_RANGE && status_code(why) != STATUS_CANCELLED;
+}
+
+void replacement_step_failed(struct executable *executable, const struct status *why) {
+    struct replacement *replacement = executable->races_in;
+    if (replacement && replacement->trial.state == TRIAL_RACING && may_follow_from_placement(why))
+        end_race(replacement, why);
 }

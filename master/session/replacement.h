@@ -27,6 +27,9 @@ void replacement_costs_measured(struct executable *executable, double contradict
 /* A step of the executable has ended well. It was not traced, and took `ns` after it was sent to
  * its tasks. */
 void replacement_step_ended(struct executable *executable, double ns);
+/* A step of the executable has failed. Ends the race if it was placed by measured costs, since a
+ * task may be gone, or out of memory, that the present placement does not need. */
+void replacement_step_failed(struct executable *executable, const struct status *why);
 /* Why the executable is placed as it is, for people; NULL: it is placed as it was at first. */
 const char *replacement_why(const struct executable *executable);
 void replacement_metrics_register(void);

@@ -289,6 +289,8 @@ void step_carry_out(struct step *step, unsigned actions) {
         return;
     if (!step->machine.status)
         end_sample(step);
+    else
+        replacement_step_failed(step->executable, step->machine.status);
     if (step->has_cost_graph && !step->machine.status)
         start_cost_graph(step);
     else
@@ -321,6 +323,7 @@ static void give_up(struct step *step) {
                       "step %016llx was cancelled a while ago, and task %s has not ended it",
                       (unsigned long long)step->id,
                       task_name(step->executable->registrations[i].task));
+    replacement_step_failed(step->executable, step->machine.status);
     finish(step, status_ref(step->machine.status));
 }
 

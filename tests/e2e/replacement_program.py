@@ -1,15 +1,18 @@
 """Runs a step without devices whose batch has an unknown size and is much larger than estimated,
 until the master has placed the step again; with --until-measured, until it has measured so much
 that it would have. Prints as JSON the tasks of the nodes before and after, how many different
-results came, and what the master says.
+results came, and what the master says. With --kill, kills a worker as soon as steps alternate
+between two placements, and prints how many of the next steps fail.
 
-    replacement_program.py TARGET ADMIN_PORT chain|halves [--until-measured]
+    replacement_program.py TARGET ADMIN_PORT chain|halves [--until-measured | --kill PID]
 
 chain    products in a row, worth a move to a faster task
 halves   reductions that could run side by side, but each needs the whole batch
 """
 import json
+import os
 import re
+import signal
 import sys
 import urllib.request
 
@@ -18,6 +21,7 @@ import tensorflow as tf
 
 tf1 = tf.compat.v1
 WIDTH, LAYERS = 64, 3
+N_STEPS_AFTER = 20  # the worker was killed
 ENOUGH = 60  # measured executions after which a step would have been placed again
 
 
@@ -63,7 +67,29 @@ def halves(x):
     return 65536, [op(x, name=f"node{i}") for i, op in enumerate(ops)]
 
 
-def main(target, port, case, until_measured):
+def placements(port):
+    """What the master says about how signatures are placed."""
+    signatures = json.loads(page(port, "/sessionz"))["signatures"]
+    return [row["placement"] for row in signatures if "placement" in row]
+
+
+def fails(run_step):
+    try:
+        run_step()
+    except tf.errors.UnavailableError:
+        return True
+    return False
+
+
+def kill_in_race(port, pid, run_step):
+    while not any("alternate" in why for why in placements(port)):
+        run_step()
+    os.kill(pid, signal.SIGKILL)
+    n_failed = sum(fails(run_step) for _ in range(N_STEPS_AFTER))
+    print(json.dumps({"failed": n_failed, "why": placements(port), "results": results(port)}))
+
+
+def main(target, port, case, until_measured, pid):
     tf1.disable_eager_execution()
     x = tf1.placeholder(tf.float32, [None, WIDTH], name="x")
     counter = tf1.get_variable("counter", [], initializer=tf1.zeros_initializer(),
@@ -77,6 +103,9 @@ def main(target, port, case, until_measured):
     sums, n_steps = set(), 0
     with tf1.Session(target) as session:
         session.run(tf1.global_variables_initializer())
+        if pid:
+            kill_in_race(port, pid, lambda: session.run(fetches, feed))
+            return
 
         def traced():
             metadata = tf1.RunMetadata()
@@ -95,13 +124,13 @@ def main(target, port, case, until_measured):
                 sums.add(tuple(got[:-1]))
                 n_steps += 1
         after = traced()
-        signatures = json.loads(page(port, "/sessionz"))["signatures"]
+        why = placements(port)
         drawn = graphs(port, old_link)
         count = float(session.run(counter))
     print(json.dumps({"before": before, "after": after, "n_sums": len(sums),
                       "counts agree": count == n_steps + 2, "results": results(port),
-                      "graphs": drawn,
-                      "why": [row["placement"] for row in signatures if "placement" in row]}))
+                      "graphs": drawn, "why": why}))
 
 
-main(sys.argv[1], int(sys.argv[2]), sys.argv[3], "--until-measured" in sys.argv)
+main(sys.argv[1], int(sys.argv[2]), sys.argv[3], "--until-measured" in sys.argv,
+     int(sys.argv[-1]) if "--kill" in sys.argv else None)

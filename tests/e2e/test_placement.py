@@ -15,6 +15,10 @@ FIRST, SECOND = "/job:worker/replica:0/task:0", "/job:worker/replica:0/task:1"
 
 
 class TestPlacement(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.workers = {}  # by index, those of start_worker
+
     def run_local(self, program, *flags):
         code, out, err = self.run_program("tfctl", "local", *flags, "--", "sh", "-c",
                                           f'exec "{WARM_PYTHON}" "{program}" "$MILLRACE_TARGET"',
@@ -41,6 +45,7 @@ class TestPlacement(TestCase):
         file = self.path(f"ports-{index}")
         worker = self.popen([program("tf-worker"), "--task", index, "--listen", "127.0.0.1:0",
                              "--admin", "127.0.0.1:0", "--port-file", file, *flags])
+        self.workers[index] = worker
         LineReader(worker.stderr).until("serving")
         with open(file) as f:
             port, admin = (int(word) for word in f.read().replace("admin", "").split())
@@ -129,8 +134,8 @@ class TestPlacement(TestCase):
         master.terminate()
         self.assertEqual(self.wait_for_exit(master), 0)
 
-    def replace(self, case, scale, *flags):
-        """Runs a case of REPLACEMENT_PROGRAM by cost; returns its result and the master's log."""
+    def run_replacement(self, case, scale, *flags, kills=False):
+        """Runs REPLACEMENT_PROGRAM by cost; returns its result and the master's log."""
         slow, _ = self.start_worker(0, "--device-scale", scale)
         fast, _ = self.start_worker(1)
         ports = self.path("master-ports")
@@ -145,9 +150,14 @@ class TestPlacement(TestCase):
             port, admin = f.read().replace("admin", "").split()
         code, out, err = self.run_program(
             WARM_PYTHON, REPLACEMENT_PROGRAM, f"grpc://127.0.0.1:{port}", admin, case,
-            *[flag for flag in flags if not flag.startswith("--replace")], timeout_s=400)
+            *[flag for flag in flags if not flag.startswith("--replace")],
+            *(["--kill", str(self.workers[1].pid)] if kills else []), timeout_s=400)
         self.assertEqual(code, 0, err)
-        result = json.loads(out.splitlines()[-1])
+        return json.loads(out.splitlines()[-1]), log
+
+    def replace(self, case, scale, *flags):
+        """As run_replacement, and checks what holds of every case."""
+        result, log = self.run_replacement(case, scale, *flags)
         self.assertEqual(set(result["before"].values()), {FIRST}, result)
         self.assertEqual(result["after"]["asked"], FIRST)
         self.assertEqual(result["n_sums"], 1)
@@ -194,6 +204,14 @@ class TestPlacement(TestCase):
         self.assertEqual(is_moved, result["results"]["taken"] == 1)
         self.assertEqual(not is_moved, result["results"]["dropped"] == 1)
         self.assertLess(0.96 * kept_ms, other_ms)
+
+    def test_a_lost_task_ends_the_race(self):
+        """Only the placement by measured costs needs the second task."""
+        result, log = self.run_replacement("chain", "4", kills=True)
+        self.assertLessEqual(result["failed"], 1, result)
+        self.assertGreaterEqual(result["results"]["failed"], 1, result)
+        log.until("placed back as before: with the placement by measured costs, steps fail: Task "
+                  f"{SECOND} at")
 
     def test_work_stays_where_placing_again_is_switched_off(self):
         result, _ = self.replace("chain", "4", "--replace=off", "--until-measured")

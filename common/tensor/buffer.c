@@ -369,7 +369,12 @@ static struct buffer *shared_alloc(struct allocator *allocator, size_t size_byte
     if (size_bytes >= (size_t)1 << RECYCLED_MIN_LOG2 &&
         atomic_load_explicit(&arena, memory_order_relaxed))
         buffer = alloc_of_kind(base, size_bytes, BLOCK_SHARED);
-    return buffer ? buffer : alloc_of_kind(base, size_bytes, BLOCK_PRIVATE);
+    buffer = buffer ? buffer : alloc_of_kind(base, size_bytes, BLOCK_PRIVATE);
+    if (!buffer) /* the caller's message has it */
+        atomic_store_explicit(&allocator->in_use_bytes,
+                              atomic_load_explicit(&base->in_use_bytes, memory_order_relaxed),
+                              memory_order_relaxed);
+    return buffer;
 }
 
 static bool shared_likes(const struct allocator *allocator, const struct buffer *buffer) {
@@ -380,12 +385,13 @@ static bool shared_likes(const struct allocator *allocator, const struct buffer 
            shm_arena_find(in, buffer->data, &offset);
 }
 
-#define SHARED_FACE \
-    { .name = "shared", .alloc = shared_alloc, .likes = shared_likes }
+/* Has its base's name and limit, for messages. The base counts. */
+#define SHARED_FACE(name_, limit_) \
+    { .name = (name_), .alloc = shared_alloc, .likes = shared_likes, .limit_bytes = (limit_) }
 
 static struct host_allocator process_allocator = {
     .base = {.name = "host", .alloc = host_alloc, .free = host_free},
-    .shared = SHARED_FACE,
+    .shared = SHARED_FACE("host", 0),
     .n_holders = -1,
 };
 
@@ -450,7 +456,7 @@ struct allocator *allocator_host_new(const char *name, int64_t limit_bytes) {
                                     .alloc = host_alloc,
                                     .free = host_free,
                                     .limit_bytes = limit_bytes};
-    host->shared = (struct allocator)SHARED_FACE;
+    host->shared = (struct allocator)SHARED_FACE(host->base.name, limit_bytes);
     atomic_init(&host->n_holders, 1);
     return &host->base;
 }

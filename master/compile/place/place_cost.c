@@ -55,16 +55,25 @@ static const char *name_of(const struct cost_placer *p, int device) {
     return p->c->devices->devices[p->device_of[device]].full_name;
 }
 
-/* "BEFORE/job:… NEEDS 312.0 MiB of memory at once, and has 200.0 MiB" */
+/* "BEFORE/job:… NEEDS 312.0 MiB of memory at once, and has 200.0 MiB"; in bytes where the rounded
+ * sizes would be equal. */
 static const char *memory_reason(const struct cost_placer *p, const char *before, const char *needs,
                                  int device, double peak_bytes) {
-    struct str text = STR_INIT;
-    str_addf(&text, "%s%s %s ", before, name_of(p, device), needs);
-    units_add_size(&text, peak_bytes);
-    str_add(&text, " of memory at once, and has ");
-    units_add_size(&text, p->problem.devices[device].memory_bytes);
-    const char *reason = arena_strdup(p->placer->arena, str_text(&text));
-    str_fini(&text);
+    double limit_bytes = p->problem.devices[device].memory_bytes;
+    struct str peak = STR_INIT, limit = STR_INIT;
+    units_add_size(&peak, peak_bytes);
+    units_add_size(&limit, limit_bytes);
+    if (peak_bytes != limit_bytes && strcmp(str_text(&peak), str_text(&limit)) == 0) {
+        str_clear(&peak);
+        str_clear(&limit);
+        str_addf(&peak, "%.0f B", peak_bytes);
+        str_addf(&limit, "%.0f B", limit_bytes);
+    }
+    const char *reason =
+        arena_printf(p->placer->arena, "%s%s %s %s of memory at once, and has %s", before,
+                     name_of(p, device), needs, str_text(&peak), str_text(&limit));
+    str_fini(&peak);
+    str_fini(&limit);
     return reason;
 }
 

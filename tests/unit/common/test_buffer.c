@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "common/tensor/tensor.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #define IS_HOSTILE true
 #else
@@ -65,6 +67,22 @@ static void a_limit_refuses_and_counts_nothing(void **state) {
     assert_null(buffer_alloc(allocator, SIZE_MAX / 2));
     assert_null(buffer_alloc(allocator_host(), SIZE_MAX - 10));
     assert_null(buffer_alloc(allocator_host(), (size_t)1 << 50));
+    allocator_host_free(allocator);
+}
+
+static void an_error_tells_what_the_shared_face_stands_for(void **state) {
+    struct allocator *allocator = allocator_host_new("small", 1000);
+    struct allocator *shared = allocator_host_shared(allocator);
+    struct buffer *buffer = buffer_alloc(shared, 600);
+    struct tensor tensor = TENSOR_INIT;
+    struct status *st =
+        tensor_new(shared, DT_UINT8, ((struct shape){1, (int64_t[]){600}}), &tensor);
+    assert_int_equal(status_code(st), STATUS_RESOURCE_EXHAUSTED);
+    assert_string_equal(status_message(st),
+                        "OOM when allocating tensor with shape[600] and type uint8 (600 bytes) "
+                        "from allocator small: 600 of 1000 bytes in use");
+    status_unref(st);
+    buffer_unref(buffer);
     allocator_host_free(allocator);
 }
 
@@ -181,6 +199,7 @@ int main(void) {
         cmocka_unit_test(data_is_aligned_and_writable_at_every_size),
         cmocka_unit_test(use_is_counted_and_the_peak_kept),
         cmocka_unit_test(a_limit_refuses_and_counts_nothing),
+        cmocka_unit_test(an_error_tells_what_the_shared_face_stands_for),
         cmocka_unit_test(an_allocator_lives_as_long_as_its_buffers),
         cmocka_unit_test(large_blocks_are_recycled_within_their_class),
         cmocka_unit_test(the_cache_keeps_no_more_than_its_limit),

@@ -411,6 +411,20 @@ static struct status *read_abilities(struct gpu_memory *memory) {
     return read_exportable(memory);
 }
 
+/* Divides the limit into equal steps. Steps of STEP_BYTES may leave almost one of them unused, and
+ * one step more of less bytes up to a granule for each, so what leaves less is taken. */
+static void divide_limit(struct gpu_memory *memory, size_t limit_bytes, size_t granularity) {
+    size_t step = (STEP_BYTES + granularity - 1) / granularity * granularity;
+    size_t n_steps = limit_bytes / step;
+    size_t smaller = limit_bytes / (n_steps + 1) / granularity * granularity;
+    if ((n_steps + 1) * smaller > n_steps * step) {
+        n_steps++;
+        step = smaller;
+    }
+    memory->step_bytes = n_steps > 0 ? step : granularity;
+    memory->limit_bytes = MAX(n_steps, (size_t)1) * memory->step_bytes;
+}
+
 struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_api *api,
                                CUdevice device, size_t limit_bytes) {
     size_t granularity = 0;
@@ -428,10 +442,7 @@ struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_ap
     if (granularity == 0 || (memory->alignment & (memory->alignment - 1)) != 0)
         return status_internal("the CUDA driver says an alignment of %d and a granularity of %zu",
                                alignment, granularity);
-    size_t step_bytes = MIN(MAX(limit_bytes, (size_t)1), (size_t)STEP_BYTES);
-    memory->step_bytes = (step_bytes + granularity - 1) / granularity * granularity;
-    size_t n_steps = limit_bytes / memory->step_bytes + (limit_bytes % memory->step_bytes != 0);
-    memory->limit_bytes = MAX(n_steps, (size_t)1) * memory->step_bytes;
+    divide_limit(memory, limit_bytes, granularity);
     TRY(driver_status(api->cuMemAddressReserve(&memory->base, memory->limit_bytes, 0, 0, 0),
                       "cuMemAddressReserve"));
     pthread_mutex_init(&memory->lock, NULL);

@@ -63,9 +63,9 @@ struct gpu_memory {
 /* Grows a range inside the mapped part to whole steps. */
 void gpu_memory_widen(const struct gpu_memory *memory, CUdeviceptr *start, size_t *size_bytes);
 
-/* Reserves addresses for limit_bytes, rounded up to whole steps. Maps nothing. The device's context
- * must be current, here and in every thread that allocates. Errors: UNIMPLEMENTED for a device
- * whose memory cannot be mapped; the driver's. */
+/* Reserves addresses for limit_bytes, rounded down to whole steps, and for at least what the driver
+ * maps at a time. Maps nothing. The device's context must be current, here and in every thread that
+ * allocates. Errors: UNIMPLEMENTED for a device whose memory cannot be mapped; the driver's. */
 struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_api *api,
                                CUdevice device, size_t limit_bytes) MUST_USE;
 /* Another device may use the memory, too. Before the first block. */

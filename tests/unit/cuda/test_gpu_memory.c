@@ -250,6 +250,22 @@ static void a_range_grows_to_whole_steps(void **state) {
     }
 }
 
+/* Never more than what was asked for, unless that is less than the driver can map. */
+static void a_limit_is_rounded_down(void **state) {
+    static const struct {
+        size_t asked_mib, limit_mib, step_mib;
+    } cases[] = {{0, 2, 2},    {1, 2, 2},       {3, 2, 2},        {31, 30, 30},
+                 {32, 32, 32}, {33, 32, 32},    {40, 40, 20},     {63, 60, 30},
+                 {96, 96, 32}, {1000, 992, 32}, {1884, 1856, 32}, {81559, 81536, 32}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        memset(&driver, 0, sizeof(driver));
+        assert_null(gpu_memory_init(&memory, &api, 0, cases[i].asked_mib * MIB + 1));
+        assert_int_equal(memory.limit_bytes, cases[i].limit_mib * MIB);
+        assert_int_equal(memory.step_bytes, cases[i].step_mib * MIB);
+        close_memory(state);
+    }
+}
+
 /* Each call of the driver fails once: a status, and nothing is lost. */
 static void a_driver_that_fails_loses_nothing(void **state) {
     for (int call = 1; call <= 3; call++) {
@@ -530,6 +546,7 @@ int main(void) {
         WITH_MEMORY(what_is_unused_returns_to_the_driver),
         WITH_MEMORY(who_has_registered_memory_hears_before_it_is_unmapped),
         WITH_MEMORY(a_range_grows_to_whole_steps),
+        cmocka_unit_test(a_limit_is_rounded_down),
         WITH_MEMORY(a_driver_that_fails_loses_nothing),
         cmocka_unit_test(a_reservation_that_fails_is_told),
         cmocka_unit_test(memory_without_descriptors_asks_for_none),

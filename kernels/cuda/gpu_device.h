@@ -118,6 +118,7 @@ struct gpu_bridge {
 /* What the last probe saw. Only probes use it. */
 struct gpu_watch {
     uint64_t ended, enqueued, n_locked;
+    int64_t looked_ns; /* when it was */
     int64_t since_ns;  /* when there was progress, or nothing to do */
     int64_t probed_ns; /* when the device was last given something to do */
     bool is_named;     /* the log says that there is no progress */

@@ -12,6 +12,9 @@
 
 enum { HANG_FACTOR = 10 };
 static const int64_t PROBE_EVERY_NS = INT64_C(10000000000);
+/* Probes come once a second. What is longer between two of them counts as so much only: then the
+ * process has been stopped (a debugger, a frozen container), and its work for the device, too. */
+static const int64_t LONGEST_GAP_NS = INT64_C(2000000000);
 
 /* NVML tells an Xid a little later than the driver the error, so the first error waits for it. */
 static struct status *add_xid_take(struct gpu_device *gpu, struct status *st) {
@@ -94,6 +97,8 @@ static int64_t look_for_progress(struct gpu_device *gpu, int64_t now_ns, bool is
     struct gpu_watch *watch = &gpu->watch;
     uint64_t ended = atomic_load(&gpu->ended), enqueued = atomic_load(&gpu->memory.enqueued),
              n_locked = atomic_load(&gpu->n_locked);
+    watch->since_ns += MAX(now_ns - watch->looked_ns - LONGEST_GAP_NS, INT64_C(0));
+    watch->looked_ns = now_ns;
     if (!is_busy || ended != watch->ended || enqueued != watch->enqueued ||
         n_locked != watch->n_locked) {
         watch->since_ns = now_ns;

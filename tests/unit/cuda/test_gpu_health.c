@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/clock.h"
 #include "kernels/cuda/gpu_device.h"
 #include "kernels/cuda/gpu_xid.h"
 
@@ -53,7 +54,7 @@ int nvmlEventSetFree(void *set) { return 0; }
 static struct gpu_device gpu;
 
 static int setup(void **state) {
-    gpu = (struct gpu_device){.bus_id = "0000:01:00.0"};
+    gpu = (struct gpu_device){.bus_id = "0000:01:00.0", .lock = PTHREAD_MUTEX_INITIALIZER};
     gpu.xid = gpu_xid_new(gpu.bus_id, dlopen(NULL, RTLD_NOW));
     assert_non_null(gpu.xid);
     n_waits = 0;
@@ -86,10 +87,49 @@ static void later_errors_have_the_xid_of_the_first(void **state) {
     assert_int_equal(n_waits, 1);
 }
 
+/* ---- a device that makes no progress ---- */
+
+static const int64_t S = INT64_C(1000000000);
+
+/* Whether a device that is busy has failed after a probe, whose last one was some time ago, and
+ * which had made no progress for some time then. */
+static bool fails_after(int64_t since_last_probe_ns, int64_t stuck_ns) {
+    enum { HANG_S = 60 };
+    struct device device = {.state = &gpu};
+    int64_t now_ns = clock_now_ns();
+    gpu.watch.looked_ns = now_ns - since_last_probe_ns;
+    gpu.watch.since_ns = gpu.watch.looked_ns - stuck_ns;
+    pthread_mutex_lock(&gpu.lock);
+    gpu_probe(&device, HANG_S * S);
+    pthread_mutex_unlock(&gpu.lock);
+    return gpu_failure(&device) != NULL;
+}
+
+static void a_device_without_progress_fails_after_ten_times_the_timeout(void **state) {
+    assert_false(fails_after(S, 0));
+    assert_false(fails_after(S, 590 * S));
+    assert_true(fails_after(S, 600 * S));
+}
+
+static void time_in_which_the_process_was_stopped_does_not_count(void **state) {
+    assert_false(fails_after(3600 * S, 0));
+    assert_false(fails_after(3600 * S, 590 * S));
+    assert_true(fails_after(3600 * S, 600 * S));
+}
+
+static void the_first_probe_fails_no_device(void **state) {
+    assert_false(fails_after(clock_now_ns(), 0));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(only_the_first_error_waits_for_an_xid, setup, teardown),
         cmocka_unit_test_setup_teardown(later_errors_have_the_xid_of_the_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_device_without_progress_fails_after_ten_times_the_timeout,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(time_in_which_the_process_was_stopped_does_not_count, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(the_first_probe_fails_no_device, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,8 @@ as above.
 Phases that need steps before them (a capture, a replay, a save, a swap) lose the device in runs of
 their own.
 Other runs count the calls of a warm step, hold the device until a step is far ahead of it, run many
-steps at once, let a step wait for memory, and cancel one that waits for the size of an output.
+steps at once, let a step wait for memory, cancel one that waits for the size of an output, and
+describe what steps wait for while they end.
 Without --long a sample of the calls fails, drawn by the seed. Ends with
 "N passed, N failed[, N skipped]".
 """
@@ -68,7 +69,8 @@ MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunch
 MODES = ("warm", "ahead", "parted", "many", "kept", "forgotten", "waiting", "holders", "size",
          "traced", "workspace", "planning", "engines", "synced", "hang", "hanging launch", "rdma",
          "rdma failures", "saves", "segments", "segment failures", "refused captures", "transfers",
-         "arriving", "closing", "team", "exhausted", "hanging team", "compiled", "hanging copies")
+         "arriving", "closing", "team", "exhausted", "hanging team", "compiled", "hanging copies",
+         "described")
 LONG_MODES = (*MODES, "patience")
 HANGING_MODES = ("hang", "hanging launch", "hanging team")
 N_STREAMS = 5  # of a device
@@ -88,9 +90,12 @@ def environment(case, report, seed):
            # both ways of large copies: by several threads, and by one
            "MILLRACE_STEPS_COPY_THREADS": "1" if seed % 4 == 0 else "3",
            "MILLRACE_SIM_REPORT": report, "MILLRACE_SIM_COMPILER": COMPILER,
-           "ASAN_OPTIONS": "handle_segv=0:detect_leaks=0:detect_stack_use_after_return=1",
-           "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-           "TSAN_OPTIONS": "handle_segv=0:halt_on_error=1"}
+           "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "detect_leaks=1")
+                           + ":handle_segv=0:detect_stack_use_after_return=1",
+           "UBSAN_OPTIONS": os.environ.get("UBSAN_OPTIONS", "")
+                            + ":print_stacktrace=1:halt_on_error=1",
+           "TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", "") + ":handle_segv=0:halt_on_error=1"
+                           f":suppressions={ROOT}/tests/tsan.supp"}
     if case and case.error == LOST:
         env["MILLRACE_SIM_KILL"] = f"{case.call}:{case.n}"
     elif case:

@@ -167,6 +167,7 @@ static const struct mode {
     {"hang", run_hang},
     {"hanging launch", run_hanging_launch},
     {"hanging copies", run_hanging_copies},
+    {"described", run_described},
     {"rdma", run_rdma},
     {"rdma failures", run_rdma_failures},
     {"saves", run_saves},

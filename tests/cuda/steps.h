@@ -143,6 +143,7 @@ bool run_lost(const char *phase);
 bool run_hang(void);
 bool run_hanging_launch(void);
 bool run_hanging_copies(void);
+bool run_described(void);
 bool run_rdma(void);
 bool run_rdma_failures(void);
 bool run_saves(void);

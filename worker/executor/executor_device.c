@@ -48,13 +48,13 @@ void device_flush(struct executor *executor) {
 static void end_op_done(struct executor *executor, struct async_op *op) {
     struct status *st = op->ctx.status;
     op->ctx.status = NULL;
-    op->is_end = false;
     if (op->is_pause)
         executor->is_paused = false;
     executor->n_async--;
-    pthread_mutex_lock(&executor->lock);
+    pthread_mutex_lock(&executor->lock); /* /stepz may show what is pending */
     list_remove(&op->link);
     pthread_mutex_unlock(&executor->lock);
+    op->is_end = false;
     op->next = executor->free_ops;
     executor->free_ops = op;
     if (st) /* that of a node's copy names the node */

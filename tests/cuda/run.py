@@ -65,9 +65,10 @@ def environment(seed, report):
             "MILLRACE_SIM_DEVICES": "2",
             "MILLRACE_SIM_SEED": str(seed),
             "MILLRACE_SIM_REPORT": report,
-            "ASAN_OPTIONS": "handle_segv=0:detect_leaks=0",
-            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-            "TSAN_OPTIONS": "handle_segv=0:halt_on_error=1"}
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0:detect_leaks=0",
+            "UBSAN_OPTIONS": os.environ.get("UBSAN_OPTIONS", "")
+                             + ":print_stacktrace=1:halt_on_error=1",
+            "TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", "") + ":handle_segv=0:halt_on_error=1"}
 
 
 def run_once(name, seed, folder):

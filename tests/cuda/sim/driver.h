@@ -49,6 +49,15 @@ int call_find(const char *symbol); /* by its exported symbol or its name; -1: th
         if (begun != CUDA_SUCCESS)                  \
             return (int)begun;                      \
     } while (0)
+/* The same for a call that gives an object of the heap back. If it fails, the object is kept where
+ * LeakSanitizer finds it, because the caller cannot give it back any more. */
+CUresult call_begin_destroy(enum call call, void *object);
+#define BEGIN_DESTROY(symbol, object)                               \
+    do {                                                            \
+        CUresult begun = call_begin_destroy(CALL_##symbol, object); \
+        if (begun != CUDA_SUCCESS)                                  \
+            return begun;                                           \
+    } while (0)
 #define TRY(expression)                \
     do {                               \
         CUresult tried = (expression); \

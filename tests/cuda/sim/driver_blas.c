@@ -47,7 +47,7 @@ int cublasLtCreate(cublasLtHandle_t *ret) {
 }
 
 int cublasLtDestroy(cublasLtHandle_t handle) {
-    BEGIN_LIBRARY(cublasLtDestroy);
+    BEGIN_DESTROY(cublasLtDestroy, handle);
     free(handle);
     return BLAS_SUCCESS;
 }
@@ -63,7 +63,7 @@ int cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *ret, int compute, int scale) 
 }
 
 int cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
-    BEGIN_LIBRARY(cublasLtMatmulDescDestroy);
+    BEGIN_DESTROY(cublasLtMatmulDescDestroy, desc);
     free(desc);
     return BLAS_SUCCESS;
 }
@@ -91,7 +91,7 @@ int cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *ret, int type, uint64_t r
 }
 
 int cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
-    BEGIN_LIBRARY(cublasLtMatrixLayoutDestroy);
+    BEGIN_DESTROY(cublasLtMatrixLayoutDestroy, layout);
     free(layout);
     return BLAS_SUCCESS;
 }
@@ -118,7 +118,7 @@ int cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *ret) {
 }
 
 int cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-    BEGIN_LIBRARY(cublasLtMatmulPreferenceDestroy);
+    BEGIN_DESTROY(cublasLtMatmulPreferenceDestroy, preference);
     free(preference);
     return BLAS_SUCCESS;
 }

@@ -97,6 +97,25 @@ CUresult call_begin(enum call call) {
     return capture_allows(call);
 }
 
+struct kept {
+    void *object;
+    struct kept *next;
+};
+static _Atomic(struct kept *) kept;
+
+CUresult call_begin_destroy(enum call call, void *object) {
+    CUresult result = call_begin(call);
+    if (result == CUDA_SUCCESS || object == NULL)
+        return result;
+    struct kept *more = malloc(sizeof *more);
+    if (more == NULL)
+        abort();
+    *more = (struct kept){object, atomic_load(&kept)};
+    while (!atomic_compare_exchange_weak(&kept, &more->next, more))
+        ;
+    return result;
+}
+
 int call_find(const char *symbol) {
     for (int i = 0; i < N_CALLS; i++)
         if (strcmp(symbols[i], symbol) == 0 || strcmp(base_names[i], symbol) == 0)

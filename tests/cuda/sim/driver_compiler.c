@@ -38,7 +38,7 @@ int nvrtcCreateProgram(nvrtcProgram *ret, const char *source, const char *name, 
 }
 
 int nvrtcDestroyProgram(nvrtcProgram *program) {
-    BEGIN_LIBRARY(nvrtcDestroyProgram);
+    BEGIN_DESTROY(nvrtcDestroyProgram, *program);
     free((*program)->source);
     free(*program);
     *program = NULL;

@@ -53,7 +53,7 @@ int cudnnCreate(cudnnHandle_t *ret) {
 }
 
 int cudnnDestroy(cudnnHandle_t handle) {
-    BEGIN_LIBRARY(cudnnDestroy);
+    BEGIN_DESTROY(cudnnDestroy, handle);
     free(handle);
     return DNN_SUCCESS;
 }
@@ -76,7 +76,7 @@ int cudnnBackendCreateDescriptor(int type, cudnnBackendDescriptor_t *ret) {
 }
 
 int cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
-    BEGIN_LIBRARY(cudnnBackendDestroyDescriptor);
+    BEGIN_DESTROY(cudnnBackendDestroyDescriptor, descriptor);
     if (descriptor->number > 0 && descriptor->number < MAX_PLANS)
         atomic_store(&destroyed[descriptor->number], true);
     memset(descriptor, 0xff, sizeof *descriptor); /* what still uses it is refused */

@@ -383,7 +383,7 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
-    BEGIN(cuGraphExecDestroy);
+    BEGIN_DESTROY(cuGraphExecDestroy, exec);
     TRY(exec_check(exec));
     exec->magic = 0;
     nodes_free(exec->nodes, exec->n);
@@ -393,7 +393,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec) {
 }
 
 CUresult cuGraphDestroy(CUgraph graph) {
-    BEGIN(cuGraphDestroy);
+    BEGIN_DESTROY(cuGraphDestroy, graph);
     TRY(graph_check(graph));
     graph_free(graph);
     return CUDA_SUCCESS;

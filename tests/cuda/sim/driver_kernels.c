@@ -51,7 +51,7 @@ CUresult cuLibraryLoadData(CUlibrary *ret_library, const void *code, int *jit_op
 }
 
 CUresult cuLibraryUnload(CUlibrary library) {
-    BEGIN(cuLibraryUnload);
+    BEGIN_DESTROY(cuLibraryUnload, library);
     free(library);
     return CUDA_SUCCESS;
 }

@@ -679,6 +679,8 @@ static int run(const struct worker_flags *flags, const struct options *options) 
     if (st) {
         fprintf(stderr, "tf-worker: %s\n", status_message(st));
         status_unref(st);
+        worker_task_fini(&worker.task);
+        loop_free(worker.loop);
         return EXIT_CONFIG;
     }
     device_exporter_init(&worker.exporter, worker.task.devices, worker.task.n_devices);

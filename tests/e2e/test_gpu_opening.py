@@ -7,7 +7,7 @@ import unittest
 
 import raw_clients as raw
 import test_gpu
-from harness import LineReader, TestCase, program
+from harness import LineReader, TestCase, program, sanitized_too
 from raw_clients import Client, Refused, const, graph, node, type_attr
 
 N = 4
@@ -100,6 +100,7 @@ class TestGpuOpening(TestCase):
                 self.expect_told(out, why, admin)
                 self.end()
 
+    @sanitized_too
     def test_a_worker_whose_only_gpu_does_not_open(self):
         fail = f"cuDevicePrimaryCtxRetain:1:{BUSY}"
         self.start(fail, 1)

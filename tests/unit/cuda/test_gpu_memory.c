@@ -202,6 +202,19 @@ static void a_block_carries_the_number_of_its_latest_free(void **state) {
     release_block(block);
 }
 
+static void each_part_of_a_block_carries_the_number_of_its_free(void **state) {
+    struct gpu_block *parts[3] = {alloc(1536)};
+    memory.enqueued = 7;
+    release_block(parts[0]);
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        uint64_t free_number = 0;
+        assert_null(gpu_memory_alloc(&memory, GPU_PLACE_NONE, 512, &parts[i], &free_number));
+        assert_int_equal(free_number, 7);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        release_block(parts[i]);
+}
+
 static void what_is_unused_returns_to_the_driver(void **state) {
     struct gpu_block *first = alloc(512), *last = alloc(3 * (size_t)STEP);
     assert_int_equal(driver.n_mapped, 4);
@@ -543,6 +556,7 @@ int main(void) {
         WITH_MEMORY(the_best_fit_is_taken),
         WITH_MEMORY(what_does_not_fit_is_refused_and_costs_nothing),
         WITH_MEMORY(a_block_carries_the_number_of_its_latest_free),
+        WITH_MEMORY(each_part_of_a_block_carries_the_number_of_its_free),
         WITH_MEMORY(what_is_unused_returns_to_the_driver),
         WITH_MEMORY(who_has_registered_memory_hears_before_it_is_unmapped),
         WITH_MEMORY(a_range_grows_to_whole_steps),

@@ -248,54 +248,28 @@ def suite_sim(options):
 
 
 def suite_cuda(options):
-    """With --long the library under the sanitizers, too."""
     tally = run_python_suite("tests/cuda/run.py", options)
     tally.add(run_python_suite("tests/cuda/run_failures.py", options, 14400))
     tally.add(run_python_suite("tests/cuda/run_transfers.py", options, 14400))
-    short, kernels = argparse.Namespace(long=False), os.environ.get("MILLRACE_BUILD", "build")
-    for directory in ("build-asan", "build-tsan") if options.long else ():
-        if build(directory):
-            env = {"MILLRACE_BUILD": directory, "MILLRACE_KERNELS_BUILD": kernels}
-            tally.add(run_python_suite("tests/cuda/run.py", short, env=env,
-                                       arguments=["--seeds", "20"]))
-            tally.add(run_python_suite("tests/cuda/run_failures.py", short, env=env))
-            tally.add(run_python_suite("tests/cuda/run_transfers.py", short, env=env))
-        else:
-            tally.failed += 1
     return tally
 
 
-# What daemons under a sanitizer run on simulated GPUs: a sample of about a minute each, or a larger
-# one with --long. TensorFlow's client takes a good part of the time.
-GPU_SANITIZED = [
-    ("run_ops.py", ["--sample", "60"], ["--sample", "600"]),
-    ("run_ops.py", ["--replays", "--sample", "30"], ["--replays", "--sample", "300"]),
-    ("run_fused.py", ["--sample", "60", "--compiled", "2"], ["--compiled", "4"]),
-    ("run_networks.py", ["--only", "lstm_attention"], []),
-    ("run_segments.py", ["--only", "word2vec"], []),
-    ("run_activities.py", ["--only", "drop:5"], []),
-]
+# The suites of tests/cuda/run_sanitized.py that run without --long.
+GPU_SANITIZED = ("ops", "replays", "fused", "networks", "segments", "activities", "unit")
 
 
 def gpu_sanitized(options):
-    """Ops, fused programs, networks and traces under AddressSanitizer with UBSan, and under
-    ThreadSanitizer. The library of the simulated device handles SIGSEGV itself. Uses of a stack
-    after its return are not looked for: the stacks that this needs are not aligned for AVX-512."""
+    """Tests of simulated GPUs under AddressSanitizer with UBSan, and under ThreadSanitizer."""
     tally = Tally()
-    for directory in ("build-asan", "build-tsan"):
-        if not build(directory):
+    for kind in ("asan", "tsan"):
+        if not build("build-" + kind):
             tally.failed += 1
             continue
-        env = {"MILLRACE_BUILD": directory,
-               "MILLRACE_BIN": os.path.join(ROOT, directory, "bin"),
-               "MILLRACE_KERNELS_BUILD": os.environ.get("MILLRACE_BUILD", "build"),
-               "ASAN_OPTIONS": "handle_segv=0:detect_leaks=1",
-               "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-               "TSAN_OPTIONS": "handle_segv=0:halt_on_error=1:suppressions="
-                               + os.path.join(ROOT, "tests", "tsan.supp")}
-        for script, some, many in GPU_SANITIZED:
-            tally.add(run_python_suite("tests/cuda/" + script, argparse.Namespace(long=False),
-                                       env=env, arguments=many if options.long else some))
+        env = {"MILLRACE_BUILD": "build-" + kind,
+               "MILLRACE_KERNELS_BUILD": os.environ.get("MILLRACE_BUILD", "build")}
+        only = [] if options.long else ["--only", ",".join(GPU_SANITIZED)]
+        tally.add(run_python_suite("tests/cuda/run_sanitized.py", options, 14400, env=env,
+                                   arguments=[kind, *only]))
     return tally
 
 

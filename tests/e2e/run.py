@@ -2,11 +2,11 @@
 """End-to-end tests: the programs as their users run them. Ends with "N passed, N failed[, N
 skipped]".
 
-    .venv/bin/python tests/e2e/run.py [--long] [NAME...]      NAME: test_local,
+    .venv/bin/python tests/e2e/run.py [--long] [--all] [NAME...]      NAME: test_local,
     test_local.TestSignals, ...
 
-The programs are in $MILLRACE_BIN, or in build/bin. With MILLRACE_E2E=sanitized a short subset runs:
-what is marked with harness.sanitized_too.
+The programs are in $MILLRACE_BIN, or in build/bin. With MILLRACE_E2E=sanitized and without --all a
+short subset runs: what is marked with harness.sanitized_too.
 """
 import argparse
 import os
@@ -70,6 +70,8 @@ def start_warm_python(directory):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--long", action="store_true", help="run what takes minutes, too")
+    parser.add_argument("--all", action="store_true",
+                        help="also under sanitizers what is not marked with sanitized_too")
     parser.add_argument("names", nargs="*")
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # programs inherit what nohup sets for this one
     options = parser.parse_args()
@@ -77,7 +79,7 @@ def main():
     loader = unittest.TestLoader()
     suite = loader.loadTestsFromNames(options.names) if options.names else loader.discover(
         HERE, "test_*.py")
-    if harness.SANITIZED:
+    if harness.SANITIZED and not options.all:
         suite = keep_sanitized(suite)
     # a shell's background job ignores it, and what it starts would, too
     signal.signal(signal.SIGINT, signal.default_int_handler)

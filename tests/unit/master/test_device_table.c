@@ -1,4 +1,4 @@
-/* Device tables: order, default device, look-up, names that are refused. */
+/* Device tables: order, default device, look-up, failed devices, names that are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,11 +82,60 @@ static void names_that_are_no_tasks_or_devices_are_left_out(void **state) {
     device_table_unref(NULL);
 }
 
+/* A failed device is in no task's devices and never the default, however the tasks are sorted. */
+static void failed_devices_are_kept_apart_with_their_reasons(void **state) {
+    struct device_table *table = device_table_new();
+    char why[] = "GPU 1 has failed: Xid 79", name[] = "/job:worker/replica:0/task:0/device:GPU:1";
+    device_table_add(table, "/job:worker/task:1", "a", NULL, 1);
+    device_table_add_device(table, "/job:worker/replica:0/task:1/device:GPU:0", "GPU", 0, 3, NULL);
+    device_table_add_failed(table, name, why);
+    device_table_add(table, "/job:worker/task:0", "b", NULL, 2);
+    device_table_add_failed(table, "/job:worker/replica:0/task:1/device:GPU:2", "no memory");
+    memset(why, 'x', sizeof(why) - 1); /* strings are copied */
+    memset(name, 'x', sizeof(name) - 1);
+    device_table_finish(table);
+    assert_int_equal(table->n_tasks, 2);
+    assert_int_equal(table->n_devices, 1);
+    assert_int_equal(table->tasks[0].n_devices, 0);
+    assert_int_equal(table->tasks[1].n_devices, 1);
+    assert_int_equal(table->default_device, 0);
+    assert_string_equal(table->devices[0].full_name, "/job:worker/replica:0/task:1/device:GPU:0");
+    assert_int_equal(table->n_failed, 2);
+    assert_string_equal(table->failed[0].full_name, "/job:worker/replica:0/task:0/device:GPU:1");
+    assert_string_equal(table->failed[0].why, "GPU 1 has failed: Xid 79");
+    assert_string_equal(table->failed[0].name.type, "GPU");
+    assert_int_equal(table->failed[0].name.task, 0);
+    assert_int_equal(table->failed[0].name.id, 1);
+    assert_int_equal(table->failed[1].name.task, 1);
+    assert_int_equal(table->failed[1].name.id, 2);
+    assert_string_equal(table->failed[1].why, "no memory");
+    device_table_unref(table);
+}
+
+static void failed_devices_without_a_full_name_are_left_out(void **state) {
+    const char *names[] = {"",
+                           "rubbish",
+                           "/device:GPU:0",
+                           "/job:worker/replica:0/task:0",
+                           "/job:worker/replica:0/task:0/device:GPU:*",
+                           "/job:worker/task:0/device:GPU:0",
+                           "/job:worker/replica:0/task:0/device:GPU:-1"};
+    struct device_table *table = device_table_new();
+    device_table_add(table, "/job:worker/task:0", "a", NULL, 1);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        device_table_add_failed(table, names[i], "why");
+    device_table_finish(table);
+    assert_int_equal(table->n_failed, 0);
+    device_table_unref(table);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tasks_are_sorted_with_ps_last_and_devices_with_them),
         cmocka_unit_test(default_is_worker_0_else_the_first_job_that_is_not_ps),
         cmocka_unit_test(names_that_are_no_tasks_or_devices_are_left_out),
+        cmocka_unit_test(failed_devices_are_kept_apart_with_their_reasons),
+        cmocka_unit_test(failed_devices_without_a_full_name_are_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

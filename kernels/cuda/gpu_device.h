@@ -254,7 +254,8 @@ static inline struct status *gpu_check(struct gpu_device *gpu, CUresult error, c
 /* Asks the device whether it still works, after a library has failed with a status of its own, or
  * after an error that nobody checked. Returns the status, with the Xid if the device has failed. */
 struct status *gpu_look_take(struct gpu_device *gpu, struct status *st) MUST_USE;
-/* The device has failed: later users get UNAVAILABLE with `st`, which is returned with the Xid. */
+/* The device has failed: later users get UNAVAILABLE with `st`, whose words are returned with the
+ * Xid, as UNAVAILABLE, too. */
 struct status *gpu_fail_take(struct gpu_device *gpu, struct status *st) MUST_USE;
 const struct status *gpu_failure(struct device *device); /* device_ops.failure */
 void gpu_probe(struct device *device, int64_t hang_ns);  /* device_ops.probe */

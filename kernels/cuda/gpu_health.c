@@ -4,7 +4,9 @@
  *   another error, and cuStreamQuery fails ───┼──► failure, Xid ──► device.on_failure
  *   no progress for ten times hang_ns ────────┘
  *
- * The call that sees it first fails with the error itself, all others with UNAVAILABLE. */
+ * The call that sees it first fails with the driver's words, all others say that the device has
+ * failed. All fail with UNAVAILABLE: TensorFlow's monitored sessions restore their checkpoint after
+ * it, as after the loss of a task, and end after INTERNAL. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "kernels/cuda/gpu_device.h"
@@ -26,9 +28,15 @@ static struct status *add_xid_take(struct gpu_device *gpu, struct status *st) {
     return xid ? status_suffix_take(st, ", Xid %llu", (unsigned long long)xid) : st;
 }
 
+static struct status *unavailable_take(struct status *st) {
+    struct status *unavailable = status_unavailable("%s", status_message(st));
+    status_unref(st);
+    return unavailable;
+}
+
 struct status *gpu_fail_take(struct gpu_device *gpu, struct status *st) {
     struct status *none = NULL;
-    st = add_xid_take(gpu, st);
+    st = unavailable_take(add_xid_take(gpu, st));
     struct status *failure =
         status_unavailable("GPU %d%s%s%s has failed, so nothing runs on it until its worker is "
                            "started again: %s",

@@ -15,7 +15,7 @@ a lack of memory. After each of them
   - no memory of a device is in use at the end, and what was made of the driver was given back;
   - the simulated device reports nothing.
 The device process is also killed in each call, as if the devices had fallen off the bus. Then every
-later step on a device fails with INTERNAL or UNAVAILABLE and says so, with the Xid, and all else is
+later step on a device fails with UNAVAILABLE and says so, with the Xid, and all else is
 as above.
 Phases that need steps before them (a capture, a replay, a save, a swap) lose the device in runs of
 their own.

@@ -1,6 +1,6 @@
 /* Mode of cuda_steps: the device process is killed in a phase of a step, as if the devices had
- * fallen off the bus. The step and all later ones on a device fail with INTERNAL or UNAVAILABLE, no
- * step hangs, and all memory is given back.
+ * fallen off the bus. The step and all later ones on a device fail with UNAVAILABLE, no step
+ * hangs, and all memory is given back.
  *
  * The phases here need work before them. What the programs of steps_programs.c do, which is feeds,
  * launches, libraries, copies, fetches and the devices' end, is killed by run_failures.py. */
@@ -107,7 +107,7 @@ static struct status *step(const struct program *program, struct plan *plan) {
 }
 
 static bool is_lost(struct status *st_take) {
-    bool is = status_code(st_take) == STATUS_INTERNAL || status_code(st_take) == STATUS_UNAVAILABLE;
+    bool is = status_code(st_take) == STATUS_UNAVAILABLE;
     status_unref(st_take);
     return is;
 }

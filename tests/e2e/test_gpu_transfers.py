@@ -41,7 +41,7 @@ while first_left[0] < n_steps:
     try:
         with tf1.Session(target) as session:
             run(session, first_left[0])
-    except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.InternalError) as error:
+    except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
         print("failed", type(error).__name__, error.message.replace(chr(10), " "), flush=True)
 """
 N_BYTES = 300_000 * 4

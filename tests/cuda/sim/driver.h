@@ -1,8 +1,8 @@
 /* The parts of the simulated libcuda.so.1 and what they share. Files in reading order:
  * driver_calls.c (every call begins there), driver_link.c (the device process), driver_devices.c,
- * driver_ranges.c, driver_memory.c, driver_pinned.c, driver_registered.c, driver_streams.c,
- * driver_kernels.c, driver_graphs.c, driver_watch.c, driver_blas.c (cuBLASLt, in the same library),
- * driver_dnn.c (cuDNN). All functions of the API may be called by any thread. */
+ * driver_ranges.c, driver_memory.c, driver_shared.c, driver_pinned.c, driver_registered.c,
+ * driver_streams.c, driver_kernels.c, driver_graphs.c, driver_watch.c, driver_blas.c (cuBLASLt, in
+ * the same library), driver_dnn.c (cuDNN). All functions of the API may be called by any thread. */
 #ifndef MILLRACE_TESTS_CUDA_SIM_DRIVER_H
 #define MILLRACE_TESTS_CUDA_SIM_DRIVER_H
 
@@ -131,10 +131,18 @@ bool ranges_find_gap(const struct ranges *ranges, uint64_t from, uint64_t to, ui
                      uint64_t alignment, uint64_t *ret_start);
 void ranges_clear(struct ranges *ranges);
 
-/* ---- memory (driver_memory.c, driver_pinned.c) ---- */
+/* ---- memory (driver_memory.c, driver_shared.c, driver_pinned.c) ---- */
 
 /* Forgets all memory of a device, after a reset. Under the lock. */
 void memory_reset(int device);
+
+/* Opens what MILLRACE_SIM_SHARED names (driver_shared.c). */
+CUresult shared_init(void);
+/* False: this process and those that it shares the device with would hold more than there is. The
+ * functions that follow are called under the lock. */
+bool shared_take(int device, uint64_t size);
+void shared_give_back(int device, uint64_t size);
+uint64_t shared_used_by_others(int device);
 
 /* Finds a range of pinned memory. False: some of it is not. Under the lock. */
 bool pinned_find(const void *pointer, size_t size, uint64_t *ret_number, uint64_t *ret_offset);

@@ -72,6 +72,7 @@ static CUresult init(void) {
         if (sim.memory_files[d] < 0 || ftruncate(sim.memory_files[d], (off_t)sim.memory) != 0)
             return CUDA_ERROR_OPERATING_SYSTEM;
     }
+    TRY(shared_init());
     TRY(start());
     host_faults_init();
     return CUDA_SUCCESS;

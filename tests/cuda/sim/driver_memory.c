@@ -38,9 +38,13 @@ static int device_of(CUdeviceptr address) {
 static struct handle *handle_new(int device, uint64_t size) {
     struct handle *handle = calloc(1, sizeof *handle);
     uint64_t offset = 0;
-    if (handle == NULL ||
-        !ranges_find_gap(&devices[device].used, 0, sim.memory, size, SIM_PAGE, &offset) ||
+    if (handle == NULL || !shared_take(device, size)) {
+        free(handle);
+        return NULL;
+    }
+    if (!ranges_find_gap(&devices[device].used, 0, sim.memory, size, SIM_PAGE, &offset) ||
         !ranges_add(&devices[device].used, (struct range){offset, size, handle})) {
+        shared_give_back(device, size);
         free(handle);
         return NULL;
     }
@@ -53,6 +57,7 @@ static void handle_unref(struct handle *handle) {
     if (--handle->n_references > 0)
         return;
     devices[handle->device].n_bytes -= handle->size;
+    shared_give_back(handle->device, handle->size);
     ranges_remove(&devices[handle->device].used, handle->offset);
     free(handle);
 }
@@ -99,6 +104,7 @@ void memory_reset(int device) {
     ranges_clear(&devices[device].used);
     ranges_clear(&devices[device].mapped);
     ranges_clear(&devices[device].reserved);
+    shared_give_back(device, devices[device].n_bytes);
     devices[device].n_bytes = 0;
 }
 
@@ -107,7 +113,8 @@ CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total) {
     BEGIN(cuMemGetInfo_v2);
     TRY(context_now(&context));
     link_lock();
-    *ret_free = sim.memory - devices[context->device].n_bytes;
+    *ret_free =
+        sim.memory - devices[context->device].n_bytes - shared_used_by_others(context->device);
     *ret_total = sim.memory;
     link_unlock();
     return CUDA_SUCCESS;

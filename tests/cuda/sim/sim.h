@@ -6,6 +6,8 @@
  *   MILLRACE_SIM_KERNELS  shared objects of kernels and host operations, joined by ":"
  *   MILLRACE_SIM_DEVICES  how many devices, 1 to 8 (default 1)
  *   MILLRACE_SIM_MEMORY   bytes of memory of each device (default 2 GiB)
+ *   MILLRACE_SIM_SHARED   a file by which processes share the memory of their devices: what one
+ *                         holds, the others cannot have. Nothing else of the devices is shared
  *   MILLRACE_SIM_SEED     the seed of all that is drawn (default 1)
  *   MILLRACE_SIM_ORDER    "drawn" (default), "lazy" (an operation runs when something waits for it)
  *                         or "eager" (at once)

@@ -53,6 +53,11 @@ static struct status *with_holders(struct gpu_device *gpu, struct status *st) {
         str_addf(&text, "%s%zu bytes by %s", i == 0 ? ", the largest: " : ", ",
                  holders.largest[i].size_bytes,
                  holders.largest[i].name[0] ? holders.largest[i].name : "a copied value");
+    /* If there is less than the limit promises, other processes hold it. */
+    size_t free_bytes, total_bytes;
+    if (gpu->api->cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS)
+        str_addf(&text, "; the driver has %zu of the GPU's %zu bytes left for all processes",
+                 free_bytes, total_bytes);
     st = status_suffix_take(st, ": %lld of %lld bytes are in use%s",
                             (long long)atomic_load(&gpu->allocator.in_use_bytes),
                             (long long)gpu->allocator.limit_bytes, str_text(&text));

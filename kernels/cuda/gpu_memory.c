@@ -114,17 +114,47 @@ static void append_step(struct gpu_memory *memory) {
     gpu_free_blocks_add(&memory->free, last);
 }
 
+/* Unmaps the last n steps, or as many as are in the free block at the end. */
+static void remove_steps(struct gpu_memory *memory, size_t n) {
+    struct gpu_block *last = memory->last;
+    if (n == 0 || !last || !last->is_free || last->size_bytes < memory->step_bytes)
+        return;
+    gpu_free_blocks_remove(&memory->free, last);
+    for (; n > 0 && last->size_bytes >= memory->step_bytes; n--) {
+        unmap_step(memory);
+        last->size_bytes -= memory->step_bytes;
+    }
+    if (last->size_bytes > 0) {
+        gpu_free_blocks_add(&memory->free, last);
+        return;
+    }
+    memory->last = last->before;
+    if (last->before)
+        last->before->after = NULL;
+    record_free(memory, last);
+}
+
+/* Maps steps up to an end of the mapped part. If the driver refuses one, which another process may
+ * hold, those before it are given back: that process may need them. */
+static struct status *map_until(struct gpu_memory *memory, size_t end_bytes) {
+    for (size_t n = 0; memory->mapped_bytes < end_bytes; n++) {
+        struct status *st = map_step(memory);
+        if (st) {
+            remove_steps(memory, n);
+            return st;
+        }
+        append_step(memory);
+    }
+    return NULL;
+}
+
 /* Maps steps until a block of that size is free at the end. */
 static struct status *grow(struct gpu_memory *memory, size_t size_bytes) {
     size_t at_end = memory->last && memory->last->is_free ? memory->last->size_bytes : 0;
     size_t wanted = size_bytes - at_end; /* no free block fits, so the last is smaller */
     if (wanted > memory->limit_bytes - memory->mapped_bytes)
         return status_exhausted("%zu bytes are not free in one piece", size_bytes);
-    for (size_t mapped = 0; mapped < wanted; mapped += memory->step_bytes) {
-        TRY(map_step(memory));
-        append_step(memory);
-    }
-    return NULL;
+    return map_until(memory, memory->mapped_bytes + wanted);
 }
 
 /* ---- blocks ---- */
@@ -178,13 +208,10 @@ static struct gpu_block *take_fresh(struct gpu_memory *memory, size_t size_bytes
     if (memory->fresh_bytes + size_bytes > memory->limit_bytes / FRESH_SHARE ||
         end > memory->limit_bytes)
         return NULL;
-    while (memory->mapped_bytes < end) {
-        struct status *st = map_step(memory);
-        if (st) {
-            status_unref(st);
-            return NULL;
-        }
-        append_step(memory);
+    struct status *st = map_until(memory, end);
+    if (st) {
+        status_unref(st);
+        return NULL;
     }
     struct gpu_block *block =
         gpu_free_blocks_around(&memory->free, memory->base + memory->placed_bytes, size_bytes);
@@ -353,20 +380,7 @@ void gpu_memory_each_used(struct gpu_memory *memory,
 
 void gpu_memory_trim(struct gpu_memory *memory) {
     pthread_mutex_lock(&memory->lock);
-    struct gpu_block *last = memory->last;
-    if (last && last->is_free && last->size_bytes >= memory->step_bytes) {
-        gpu_free_blocks_remove(&memory->free, last);
-        for (; last->size_bytes >= memory->step_bytes; last->size_bytes -= memory->step_bytes)
-            unmap_step(memory);
-        if (last->size_bytes > 0) {
-            gpu_free_blocks_add(&memory->free, last);
-        } else {
-            memory->last = last->before;
-            if (last->before)
-                last->before->after = NULL;
-            record_free(memory, last);
-        }
-    }
+    remove_steps(memory, SIZE_MAX);
     pthread_mutex_unlock(&memory->lock);
 }
 

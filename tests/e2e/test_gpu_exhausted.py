@@ -4,6 +4,7 @@ next step is right, and nothing is kept."""
 import json
 import os
 import re
+import signal
 import struct
 import unittest
 
@@ -19,6 +20,7 @@ F, I = type_attr(1), type_attr(3)
 SMALL, LARGE = 40 << 10, 1300 << 10  # floats: 160 KiB, 5.2 MB, which is two pieces
 CONSTANT_BYTES = 4096  # a block
 MEMORY, HOG = "32M", (29 << 20) // 4  # of a GPU, and floats of it
+SHARED_BYTES, STEP_BYTES = 128 << 20, 32 << 20  # of a GPU of two workers, and what each takes at once
 OUT_OF_MEMORY = 2
 RESOURCE_EXHAUSTED = 8
 MOST_FAILURES = 40
@@ -50,11 +52,11 @@ def there_and_back(devices):
                  node("sum", "Sum", ("count", "axis"), CPUS[0], T=F, Tidx=I))  # fmt: skip
 
 
-def hog(device):
+def hog(device, size=HOG):
     """A variable that leaves no memory for a large value, and its end."""
     return graph(node("handle", "VarHandleOp", (), device, dtype=F, shape=raw.data(7, b""),
                       shared_name=raw.data(2, b"hog")),
-                 const("size", raw.tensor(raw.INT32, (1,), struct.pack("<i", HOG)), device=device),
+                 const("size", raw.tensor(raw.INT32, (1,), struct.pack("<i", size)), device=device),
                  node("much", "Empty", ("size",), device, dtype=F),
                  node("take", "AssignVariableOp", ("handle", "much"), device, dtype=F),
                  node("release", "DestroyResourceOp", ("handle",), device))  # fmt: skip
@@ -184,6 +186,35 @@ class TestGpuExhausted(TestCase):
                     self.assertIsNone(pair.step(SMALL))
                     self.assertEqual(pair.held(), before)
                 self.expect_nothing_is_kept(pair)
+
+    def test_another_worker_on_the_same_gpu_holds_its_memory(self):
+        """The driver refuses what it has promised when the worker started. The worker keeps nothing
+        of what it got for the value, goes on, and has the memory when the other one has ended."""
+        special = {"MILLRACE_SIM_SHARED": self.path("gpu"), "MILLRACE_SIM_MEMORY": SHARED_BYTES}
+        pair = self.pair(True, [special] * TASKS)
+        self.assertIsNone(pair.step(LARGE))  # each has a step
+        before = pair.held()
+        three_steps, one_more = (2 * STEP_BYTES + HOG) // 4, STEP_BYTES // 4 + HOG
+        hogs = [pair.client.create(hog(device, one_more)) for device in GPUS]
+        pair.client.run(hogs[1], 60, targets=["take"])
+        pair.client.run(hogs[1], 60, targets=["release"])  # what it has mapped stays its own
+        greedy = pair.client.create(hog(GPUS[0], three_steps))
+        for _ in range(2):
+            with self.assertRaises(Refused) as refused:
+                pair.client.run(greedy, 60, targets=["take"])
+            self.expect_told(refused.exception, {"much"}, rf"cuMemCreate failed: .*CUDA error 2\).*"
+                             rf"; the driver has {STEP_BYTES} of the GPU's {SHARED_BYTES} bytes "
+                             "left for all processes")
+            self.assertIsNone(pair.step(LARGE))
+            self.assertEqual(pair.held(), before)
+        pair.client.run(hogs[0], 60, targets=["take"])  # the step that is left
+        pair.client.run(hogs[0], 60, targets=["release"])
+        pair.workers[1].kill()
+        pair.workers[1].wait()
+        pair.client.run(greedy, 60, targets=["take"])
+        pair.client.run(greedy, 60, targets=["release"])
+        codes, report, logs = pair.end()
+        self.assertEqual((codes, report), ([0, 0, -signal.SIGKILL], ""), logs)
 
     def test_registration_is_refused_in_each_phase(self):
         """Values are right all the same, and each kind of memory is told once."""

@@ -296,6 +296,26 @@ static void a_driver_that_fails_loses_nothing(void **state) {
     release_block(alloc(512));
 }
 
+/* As if another process held the rest. The steps before the refused one are given back to it. */
+static void steps_that_do_not_suffice_are_given_back(void **state) {
+    struct gpu_block *half = alloc(STEP / 2);
+    for (int call = 4; call <= 6; call++) { /* of the second step of three */
+        driver.fail_in = call;
+        driver.error = CUDA_ERROR_OUT_OF_MEMORY;
+        expect_exhausted(3 * (size_t)STEP);
+        assert_int_equal(driver.n_created, 1);
+        assert_int_equal(driver.n_mapped, 1);
+    }
+    release_block(alloc(STEP / 2)); /* what was free at the end still is */
+    assert_int_equal(driver.n_mapped, 1);
+    release_block(half);
+    driver.fail_in = 7;
+    expect_exhausted(4 * (size_t)STEP);
+    assert_int_equal(driver.n_mapped, 1);
+    release_block(alloc(4 * (size_t)STEP));
+    assert_int_equal(driver.n_mapped, 4);
+}
+
 static void a_reservation_that_fails_is_told(void **state) {
     memset(&driver, 0, sizeof(driver));
     enum { N_CALLS = 7 }; /* four questions, alignment, granularity, the reservation */
@@ -562,6 +582,7 @@ int main(void) {
         WITH_MEMORY(a_range_grows_to_whole_steps),
         cmocka_unit_test(a_limit_is_rounded_down),
         WITH_MEMORY(a_driver_that_fails_loses_nothing),
+        WITH_MEMORY(steps_that_do_not_suffice_are_given_back),
         cmocka_unit_test(a_reservation_that_fails_is_told),
         cmocka_unit_test(memory_without_descriptors_asks_for_none),
         cmocka_unit_test(a_device_that_cannot_map_is_not_implemented),

@@ -11,16 +11,9 @@
 #include "common/base/base.h"
 #include "common/tensor/release.h"
 #include "kernels/cuda/driver.h"
+#include "kernels/cuda/gpu_memory_places.h"
 
-enum { STEP_BYTES = 32 << 20 };
-
-enum {
-    WAIT_NS = 100000000,
-    LOOSE_BYTES = 1 << 20, /* small: gets fresh memory, or a wide hole, at its first move */
-    MAX_WIDENING = 12,
-    MOVES_OF_LARGE = 3, /* until a larger one gets fresh memory */
-    FRESH_SHARE = 16,   /* of the limit may be fresh memory for values that moved */
-};
+enum { STEP_BYTES = 32 << 20, WAIT_NS = 100000000 };
 
 /* ---- records ---- */
 
@@ -134,9 +127,7 @@ static void remove_steps(struct gpu_memory *memory, size_t n) {
     record_free(memory, last);
 }
 
-/* Maps steps up to an end of the mapped part. If the driver refuses one, which another process may
- * hold, those before it are given back: that process may need them. */
-static struct status *map_until(struct gpu_memory *memory, size_t end_bytes) {
+struct status *gpu_memory_map_until(struct gpu_memory *memory, size_t end_bytes) {
     for (size_t n = 0; memory->mapped_bytes < end_bytes; n++) {
         struct status *st = map_step(memory);
         if (st) {
@@ -154,7 +145,7 @@ static struct status *grow(struct gpu_memory *memory, size_t size_bytes) {
     size_t wanted = size_bytes - at_end; /* no free block fits, so the last is smaller */
     if (wanted > memory->limit_bytes - memory->mapped_bytes)
         return status_exhausted("%zu bytes are not free in one piece", size_bytes);
-    return map_until(memory, memory->mapped_bytes + wanted);
+    return gpu_memory_map_until(memory, memory->mapped_bytes + wanted);
 }
 
 /* ---- blocks ---- */
@@ -178,9 +169,8 @@ static struct gpu_block *cut(struct gpu_memory *memory, struct gpu_block *block,
     return rest;
 }
 
-/* Takes [address, address + size_bytes) out of a free block that has it. */
-static struct gpu_block *take(struct gpu_memory *memory, struct gpu_block *block,
-                              CUdeviceptr address, size_t size_bytes) {
+struct gpu_block *gpu_memory_take(struct gpu_memory *memory, struct gpu_block *block,
+                                  CUdeviceptr address, size_t size_bytes) {
     gpu_free_blocks_remove(&memory->free, block);
     if (address > block->address) {
         struct gpu_block *front = block;
@@ -192,69 +182,6 @@ static struct gpu_block *take(struct gpu_memory *memory, struct gpu_block *block
     return block;
 }
 
-static struct gpu_block *take_at(struct gpu_memory *memory, uint32_t at, size_t size_bytes) {
-    if (!at)
-        return NULL;
-    CUdeviceptr address = memory->base + (at - (uint64_t)1) * memory->alignment;
-    struct gpu_block *block = gpu_free_blocks_around(&memory->free, address, size_bytes);
-    return block ? take(memory, block, address, size_bytes) : NULL;
-}
-
-/* A block in memory where no place is: behind all blocks that there have been. Sites with such
- * blocks are in nobody's way, so a step settles at once. NULL: there is no such memory, or this has
- * used its share of the limit; an error of the driver is that of whatever maps memory next. */
-static struct gpu_block *take_fresh(struct gpu_memory *memory, size_t size_bytes) {
-    size_t end = memory->placed_bytes + size_bytes;
-    if (memory->fresh_bytes + size_bytes > memory->limit_bytes / FRESH_SHARE ||
-        end > memory->limit_bytes)
-        return NULL;
-    struct status *st = map_until(memory, end);
-    if (st) {
-        status_unref(st);
-        return NULL;
-    }
-    struct gpu_block *block =
-        gpu_free_blocks_around(&memory->free, memory->base + memory->placed_bytes, size_bytes);
-    if (!block)
-        return NULL;
-    memory->fresh_bytes += size_bytes;
-    return take(memory, block, memory->base + memory->placed_bytes, size_bytes);
-}
-
-/* A block for a site whose place is taken. What just fits is mostly another site's place, so that
- * one would have to move next. Therefore a block gets fresh memory: a small one at once, a larger
- * one if it moves repeatedly. Without fresh memory a small one gets a hole that is the wider, the
- * more often the site had to move. NULL: the best fit serves. */
-static struct gpu_block *move_place(struct gpu_memory *memory, struct gpu_place *place,
-                                    size_t size_bytes) {
-    bool is_small = size_bytes <= LOOSE_BYTES;
-    place->n_moves = MIN(place->n_moves + 1, (uint32_t)MAX_WIDENING);
-    struct gpu_block *block =
-        is_small || place->n_moves >= MOVES_OF_LARGE ? take_fresh(memory, size_bytes) : NULL;
-    if (block || !is_small)
-        return block;
-    struct gpu_block *wide = gpu_free_blocks_best_fit(&memory->free, size_bytes << place->n_moves);
-    return wide ? take(memory, wide, wide->address, size_bytes) : NULL;
-}
-
-/* A block at the place of a site. NULL: it has none, or it moves to the best fit. */
-static struct gpu_block *take_place(struct gpu_memory *memory, uint64_t site, size_t size_bytes) {
-    struct gpu_place *place = gpu_places_find(&memory->places, site);
-    if (!place)
-        return NULL;
-    bool is_own = place->block->site == site; /* the site's latest block is not freed yet */
-    struct gpu_block *block = take_at(memory, place->at[is_own], size_bytes);
-    if (block)
-        return block;
-    atomic_fetch_add_explicit(&memory->n_moved, 1, memory_order_relaxed);
-    return move_place(memory, place, size_bytes);
-}
-
-static void forget_places(struct gpu_memory *memory) {
-    gpu_places_clear(&memory->places);
-    memory->placed_bytes = memory->fresh_bytes = 0;
-}
-
 /* The best fit, in memory that is mapped for it if need be. If there is none, the places may have
  * parted what is free, so they are forgotten. */
 static struct status *take_best(struct gpu_memory *memory, size_t size_bytes,
@@ -263,22 +190,14 @@ static struct status *take_best(struct gpu_memory *memory, size_t size_bytes,
     if (!block) {
         struct status *st = grow(memory, size_bytes);
         if (st) {
-            forget_places(memory);
+            gpu_memory_forget_places(memory);
             return st;
         }
         block = gpu_free_blocks_best_fit(&memory->free, size_bytes);
     }
     CHECK(block);
-    *ret = take(memory, block, block->address, size_bytes);
+    *ret = gpu_memory_take(memory, block, block->address, size_bytes);
     return NULL;
-}
-
-static void note_place(struct gpu_memory *memory, uint64_t site, const struct gpu_block *block) {
-    size_t offset = (size_t)(block->address - memory->base);
-    uint64_t at = offset / memory->alignment + 1;
-    memory->placed_bytes = MAX(memory->placed_bytes, offset + block->size_bytes);
-    if (at <= UINT32_MAX)
-        gpu_places_note(&memory->places, site, (uint32_t)at, block);
 }
 
 struct status *gpu_memory_alloc(struct gpu_memory *memory, uint64_t site, size_t size_bytes,
@@ -293,13 +212,13 @@ struct status *gpu_memory_alloc(struct gpu_memory *memory, uint64_t site, size_t
     pthread_mutex_lock(&memory->lock);
     bool is_tight = MAX(memory->peak_bytes, memory->used_bytes + size) > memory->limit_bytes / 2;
     if (site != GPU_PLACE_NONE && !is_tight) /* places part what is free */
-        block = take_place(memory, site, size);
+        block = gpu_memory_take_place(memory, site, size);
     if (!block)
         st = take_best(memory, size, &block);
     if (!st) {
         block->site = site;
         if (site != GPU_PLACE_NONE)
-            note_place(memory, site, block);
+            gpu_memory_note_place(memory, site, block);
         memory->used_bytes += size;
         memory->peak_bytes = MAX(memory->peak_bytes, memory->used_bytes);
         *ret_free_number = block->free_number;
@@ -486,7 +405,7 @@ void gpu_memory_fini(struct gpu_memory *memory) {
         memory->spare = block->bin_next;
         free(block);
     }
-    forget_places(memory);
+    gpu_memory_forget_places(memory);
     free(memory->steps);
     *memory = (struct gpu_memory){0};
 }

@@ -35,11 +35,7 @@ void gpu_segments_fini(struct gpu_device *gpu) {
 
 void gpu_segments_free(struct gpu_device *gpu) {
     struct gpu_segments *s = &gpu->segments;
-    for (struct gpu_late_failure *failure = s->failures, *next; failure; failure = next) {
-        next = failure->next;
-        status_unref(failure->status);
-        free(failure);
-    }
+    gpu_segments_forget_failures(gpu);
     free(s->bytes);
     free(s->notes);
     pthread_mutex_destroy(&s->notes_lock);
@@ -81,57 +77,6 @@ void gpu_segments_restart(struct gpu_device *gpu) {
     atomic_store_explicit(&s->position, 0, memory_order_relaxed);
     atomic_store_explicit(&s->n_allocated, 0, memory_order_relaxed);
     atomic_store_explicit(&s->n_allocated_elsewhere, 0, memory_order_relaxed);
-}
-
-/* ---- failures of work that was held back ---- */
-
-static void failure_add_take(struct gpu_segments *s, const void *owner, struct status *st) {
-    struct gpu_late_failure *failure = xcalloc(1, sizeof *failure);
-    *failure = (struct gpu_late_failure){.owner = owner, .status = st};
-    pthread_mutex_lock(&s->failures_lock);
-    failure->next = s->failures;
-    s->failures = failure;
-    atomic_store(&s->has_failures, true);
-    pthread_mutex_unlock(&s->failures_lock);
-}
-
-static struct gpu_late_failure **failure_find(struct gpu_segments *s, const void *owner) {
-    struct gpu_late_failure **at = &s->failures;
-    while (*at && (*at)->owner != owner)
-        at = &(*at)->next;
-    return at;
-}
-
-struct status *gpu_segments_see_failure(struct gpu_device *gpu, const void *owner) {
-    struct gpu_segments *s = &gpu->segments;
-    if (likely(!atomic_load(&s->has_failures)))
-        return NULL;
-    pthread_mutex_lock(&s->failures_lock);
-    struct gpu_late_failure *failure = *failure_find(s, owner);
-    struct status *st = failure ? status_ref(failure->status) : NULL;
-    pthread_mutex_unlock(&s->failures_lock);
-    return st;
-}
-
-struct status *gpu_segments_take_failure(struct gpu_device *gpu, const void *owner) {
-    struct gpu_segments *s = &gpu->segments;
-    if (likely(!atomic_load(&s->has_failures)))
-        return NULL;
-    pthread_mutex_lock(&s->failures_lock);
-    struct gpu_late_failure **at = failure_find(s, owner), *failure = *at;
-    struct status *st = failure ? failure->status : NULL;
-    if (failure)
-        *at = failure->next;
-    free(failure);
-    atomic_store(&s->has_failures, s->failures != NULL);
-    pthread_mutex_unlock(&s->failures_lock);
-    return st;
-}
-
-static bool has_failed(struct gpu_device *gpu, const void *owner) {
-    struct status *st = gpu_segments_see_failure(gpu, owner);
-    status_unref(st);
-    return st != NULL;
 }
 
 /* ---- blocks of a simulated device ---- */
@@ -253,6 +198,12 @@ static void mark_if_due(struct gpu_device *gpu) {
         gpu_mark(gpu, n);
 }
 
+static bool has_failed(struct gpu_device *gpu, const void *owner) {
+    struct status *st = gpu_segments_see_failure(gpu, owner);
+    status_unref(st);
+    return st != NULL;
+}
+
 static struct status *with_node_take(struct status *st, const struct gpu_work *work) {
     if (work->nodes)
         return status_suffix_take(st, "\n\t [[%s]]", work->nodes);
@@ -288,7 +239,7 @@ static void give_parts(struct gpu_device *gpu, int n) {
             st = with_node_take(st, &s->work[i]);
     }
     if (st)
-        failure_add_take(s, s->owner, st);
+        gpu_segments_fail_take(gpu, s->owner, st);
     stop_holding(s);
     if (gpu->checker)
         pthread_mutex_unlock(&s->notes_lock);
@@ -318,7 +269,7 @@ static void replay(struct gpu_device *gpu, struct gpu_segment *segment) {
     if (gpu->checker)
         pthread_mutex_unlock(&s->notes_lock);
     if (is_lost) {
-        failure_add_take(s, s->owner, with_node_take(st, &s->work[s->n - 1]));
+        gpu_segments_fail_take(gpu, s->owner, with_node_take(st, &s->work[s->n - 1]));
         return;
     }
     if (!st) {

@@ -192,6 +192,13 @@ struct status *gpu_segments_take_failure(struct gpu_device *gpu, const void *own
 /* The same, and the failure is kept for gpu_segments_take_failure. */
 struct status *gpu_segments_see_failure(struct gpu_device *gpu, const void *owner) MUST_USE;
 
+/* ---- gpu_late_failures.c, for gpu_segments.c ---- */
+
+/* Keeps a failure of held work of an owner for gpu_segments_take_failure. */
+void gpu_segments_fail_take(struct gpu_device *gpu, const void *owner, struct status *st_take);
+/* Frees the failures that nobody has asked for. */
+void gpu_segments_forget_failures(struct gpu_device *gpu);
+
 /* ---- gpu_graphs.c, for gpu_segments.c ---- */
 
 /* Makes a graph of the work that is noted. NULL: it has none, which is logged. */

@@ -82,15 +82,3 @@ void variable_assign_take(struct variable *variable, struct tensor *value) {
     pthread_mutex_unlock(&variable->lock);
     tensor_clear(&old); /* outside of the lock, because freeing a large buffer takes time */
 }
-
-struct status *variable_make_writable(struct variable *variable, struct allocator *allocator) {
-    if (unlikely(!tensor_has_value(&variable->value)))
-        return uninitialized(variable);
-    if (tensor_is_sole(&variable->value))
-        return NULL;
-    struct tensor copy = TENSOR_INIT;
-    TRY(tensor_clone(allocator, &variable->value, &copy));
-    tensor_clear(&variable->value);
-    tensor_move(&variable->value, &copy);
-    return NULL;
-}

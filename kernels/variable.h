@@ -47,9 +47,5 @@ struct status *variable_read_sized(struct variable *variable, int64_t n_elements
 bool variable_is_initialized(struct variable *variable);
 /* Replaces the value. Takes what *value holds. */
 void variable_assign_take(struct variable *variable, struct tensor *value);
-/* Makes the value's elements writable, by copying them when somebody else holds them. The caller
- * holds the lock, before and after. Errors: as variable_read, and RESOURCE_EXHAUSTED. */
-struct status *variable_make_writable(struct variable *variable,
-                                      struct allocator *allocator) MUST_USE;
 
 #endif

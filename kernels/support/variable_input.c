@@ -60,13 +60,31 @@ struct allocator *variable_allocator(const struct kernel_ctx *ctx, enum dtype dt
     return is_host ? allocator_host() : ctx->instance->allocator;
 }
 
+static struct status *clone_value(struct kernel_ctx *ctx, const struct tensor *from,
+                                  struct tensor *ret) {
+    return tensor_is_on_device(from)
+               ? kernel_clone(ctx, from, ret)
+               : tensor_clone(variable_allocator(ctx, (enum dtype)from->dtype), from, ret);
+}
+
+struct status *variable_make_writable(struct kernel_ctx *ctx, struct variable *variable) {
+    struct tensor *value = &variable->value, copy = TENSOR_INIT;
+    TRY(variable_check(variable, true, (enum dtype)value->dtype));
+    if (tensor_is_sole(value))
+        return NULL;
+    TRY(clone_value(ctx, value, &copy));
+    tensor_clear(value);
+    tensor_move(value, &copy);
+    return NULL;
+}
+
 struct status *variable_keep(struct kernel_ctx *ctx, int input, struct tensor *ret) {
     struct tensor *in = &ctx->inputs[input];
     struct allocator *allocator = variable_allocator(ctx, (enum dtype)in->dtype);
     if (in->storage == TENSOR_BUFFER &&
         (in->buffer->size_bytes > 2 * tensor_size_bytes(in) + KEEP_SLACK_BYTES ||
          in->buffer->flags & BUFFER_IS_READ_ONLY || !allocator_likes(allocator, in->buffer)))
-        return tensor_clone(allocator, in, ret);
+        return clone_value(ctx, in, ret);
     tensor_move(ret, in);
     return NULL;
 }

@@ -26,6 +26,11 @@ struct status *variable_check(const struct variable *variable, bool is_ref,
  * lists, whatever the device. */
 struct allocator *variable_allocator(const struct kernel_ctx *ctx, enum dtype dtype);
 
+/* Makes the value's elements writable, by copying them when somebody else holds them; on a device
+ * as a part of the step's work. The caller holds the lock, before and after. Errors: as
+ * variable_read, and RESOURCE_EXHAUSTED. */
+struct status *variable_make_writable(struct kernel_ctx *ctx, struct variable *variable) MUST_USE;
+
 /* Moves the value of an input out, for a variable to keep. *ret must hold nothing. The value shares
  * no buffer that is much larger than the value, so that a small slice does not keep a large buffer
  * alive. Errors: RESOURCE_EXHAUSTED. */

@@ -8,7 +8,7 @@
 #include "kernels/host.h"
 #include "kernels/support/device_engine.h"
 #include "kernels/support/dims.h"
-#include "kernels/variable.h"
+#include "kernels/support/variable_input.h"
 
 /* A smaller part is copied even where it could be a view. The copy is as quick, and it does not
  * keep the whole alive. */
@@ -211,7 +211,7 @@ static struct status *assign_slice(struct kernel_ctx *ctx, struct tensor *whole,
 
 static struct status *assign_to_variable(struct kernel_ctx *ctx, struct variable *variable) {
     pthread_mutex_lock(&variable->lock);
-    struct status *st = variable_make_writable(variable, ctx->instance->allocator);
+    struct status *st = variable_make_writable(ctx, variable);
     if (!st)
         st = assign_slice(ctx, &variable->value, kernel_input(ctx, 4));
     pthread_mutex_unlock(&variable->lock);

@@ -33,7 +33,7 @@ static struct status *check_state(const struct variable *variable) {
 static struct status *move_on(struct kernel_ctx *ctx, struct variable *variable, uint64_t n_blocks,
                               struct philox *ret) {
     TRY(check_state(variable));
-    TRY(variable_make_writable(variable, ctx->instance->allocator));
+    TRY(variable_make_writable(ctx, variable));
     uint64_t *words = tensor_data(&variable->value);
     *ret = (struct philox){.lo = words[0], .hi = words[1], .key = words[2]};
     struct philox after = philox_skip(*ret, n_blocks);
@@ -72,7 +72,7 @@ static struct status *take_on_device(struct kernel_ctx *ctx, uint64_t n,
     pthread_mutex_lock(&variable->lock);
     struct status *st = check_state(variable);
     if (!st)
-        st = variable_make_writable(variable, ctx->instance->allocator);
+        st = variable_make_writable(ctx, variable);
     uint64_t *words = st ? NULL : tensor_data(&variable->value);
     struct device_generator generator = {NULL, NULL};
     if (words)

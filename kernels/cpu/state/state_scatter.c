@@ -76,7 +76,7 @@ static struct status *scatter_into(struct kernel_ctx *ctx, struct variable *vari
         TRY(indices_check(indices, tensor_dim(params, 0)));
     if (indices->n_elements == 0 || params->n_elements == 0)
         return NULL;
-    TRY(variable_make_writable(variable, variable_allocator(ctx, dtype)));
+    TRY(variable_make_writable(ctx, variable));
     if (kernel_is_for_device(ctx) && !dtype_is_object(dtype)) {
         TRY(device_input(ctx, 1));
         return scatter_on_device(ctx, params, row->op);

@@ -155,7 +155,7 @@ static struct status *scatter_nd_into(struct kernel_ctx *ctx, struct tensor *par
         TRY(device_input(ctx, 1));
         TRY(device_input(ctx, 2));
         if (variable)
-            TRY(variable_make_writable(variable, ctx->instance->allocator));
+            TRY(variable_make_writable(ctx, variable));
         return scatter_on_device(ctx, params, &cut, op);
     }
     struct status *st = NULL;
@@ -168,7 +168,7 @@ static struct status *scatter_nd_into(struct kernel_ctx *ctx, struct tensor *par
                                 (long long)cut.n_slices, ctx->instance->node->name);
     TRY_OUT(find_offsets(params, indices, &cut, state->ignores_bad_indices, offsets));
     if (variable)
-        TRY_OUT(variable_make_writable(variable, ctx->instance->allocator));
+        TRY_OUT(variable_make_writable(ctx, variable));
     struct scatter_job job = {
         .fn = update_find(op, (enum dtype)updates->dtype),
         .dtype = (enum dtype)updates->dtype,

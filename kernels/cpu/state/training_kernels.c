@@ -403,7 +403,7 @@ static struct status *slot_open(struct kernel_ctx *ctx, struct train_job *job, i
         job->run.out[k] = tensor_data(made);
         return NULL;
     }
-    TRY(variable_make_writable(variable, ctx->instance->allocator));
+    TRY(variable_make_writable(ctx, variable));
     job->run.in[k] = job->run.out[k] = tensor_data(value);
     return NULL;
 }

@@ -201,15 +201,17 @@ struct status *gpu_mark_take(struct gpu_device *gpu, CUevent *ret_event, uint64_
     TRY(marks_look(gpu));
     if (!gpu_is_far_ahead(gpu))
         return NULL;
-    uint64_t wanted =
-        atomic_load_explicit(&gpu->memory.enqueued, memory_order_relaxed) - GPU_MAX_AHEAD / 2;
+    uint64_t wanted = atomic_load_explicit(&gpu->given, memory_order_relaxed) - GPU_MAX_AHEAD / 2;
     for (size_t i = 0; i < ARRAY_LEN(gpu->marks); i++) {
         struct gpu_mark *mark = &gpu->marks[i];
         if (mark->event && mark->number >= wanted && (!best || mark->number < best->number))
             best = mark;
     }
-    if (!best)
+    if (!best) { /* others wait for them; an event comes after what is held back */
+        if (gpu->segments.candidate)
+            gpu_segments_end(gpu, DEVICE_ENDS_IDLE);
         return gpu_record(gpu, ret_event, ret_number);
+    }
     *ret_event = best->event;
     *ret_number = best->number;
     best->event = NULL;

@@ -31,7 +31,9 @@ enum {
     GPU_MAX_FREE_EVENTS = 256,
     GPU_MAX_STEMS = 512,
     GPU_RECENT_PRODUCTS = 256,
-    /* A driver makes its caller wait once about a thousand entries are enqueued. */
+    /* A driver makes its caller wait once about a thousand entries are enqueued. A replayed segment
+     * counts as all of its parts: the device needs time for each, and a step that is cancelled
+     * waits for them. */
     GPU_MAX_AHEAD = 512,
     GPU_MARK_EVERY = 64,
     GPU_SUFFIX_BYTES = 8,
@@ -151,6 +153,9 @@ struct gpu_device {
     int n_copy_threads; /* of a large copy; constant */
     uint32_t reachable; /* a bit for each device whose memory this one can use; constant */
     struct gpu_bridge bridges[GPU_MEMORY_MAX_USERS]; /* by the ordinal of the source */
+    /* The number of the last work that the driver was given for the compute stream: memory.enqueued
+     * without what is held back. Written with the lock. */
+    _Atomic uint64_t given;
     /* the number of the last work on the compute stream that is known to have ended */
     _Atomic uint64_t ended;
     /* The error after which the context is of no use; NULL while there is none. Set once. */
@@ -272,15 +277,15 @@ void gpu_copiers_abandon(struct gpu_device *gpu);
  * uses. Called after a failure. If the driver cannot tell whether the work has ended, the device is
  * marked as failed. Does not wait for a device that hangs, whose memory is never freed. */
 void gpu_drain(struct gpu_device *gpu, CUstream stream);
-/* Is more than GPU_MAX_AHEAD enqueued that is not known to have ended? */
+/* Was the driver given GPU_MAX_AHEAD entries or more that are not known to have ended? */
 static inline bool gpu_is_far_ahead(struct gpu_device *gpu) {
-    return atomic_load_explicit(&gpu->memory.enqueued, memory_order_relaxed) -
-               atomic_load_explicit(&gpu->ended, memory_order_relaxed) >=
-           GPU_MAX_AHEAD;
+    uint64_t ended = atomic_load_explicit(&gpu->ended, memory_order_relaxed);
+    uint64_t given = atomic_load_explicit(&gpu->given, memory_order_relaxed);
+    return given > ended && given - ended >= GPU_MAX_AHEAD;
 }
 /* Takes the event of a mark after which at most half of GPU_MAX_AHEAD entries were enqueued. The
- * caller holds the lock. *ret_event is NULL if the device has passed the mark. Errors: the
- * driver's. */
+ * segment goes on, unless there is no such mark while work is held back. The caller holds the lock.
+ * *ret_event is NULL if the device has passed the mark. Errors: the driver's. */
 struct status *gpu_mark_take(struct gpu_device *gpu, CUevent *ret_event,
                              uint64_t *ret_number) MUST_USE;
 /* Makes the context current. Errors: the device's failure; the driver's. */
@@ -295,26 +300,31 @@ struct status *gpu_lock_only(struct gpu_device *gpu) MUST_USE;
  * device has failed, and a thread that hangs in the driver has the lock. */
 bool gpu_lock_always(struct gpu_device *gpu) MUST_USE;
 void gpu_unlock(struct gpu_device *gpu);
-/* Records a mark, with the lock held. */
+/* Records a mark, with the lock held and nothing held back. */
 void gpu_mark(struct gpu_device *gpu, uint64_t number);
 /* Counts an entry of the compute stream that is held back, with the lock held. */
-static inline uint64_t gpu_count_held(struct gpu_device *gpu) {
+static inline void gpu_count_held(struct gpu_device *gpu) {
     uint64_t n = atomic_load_explicit(&gpu->memory.enqueued, memory_order_relaxed) + 1;
     atomic_store_explicit(&gpu->memory.enqueued, n, memory_order_relaxed);
-    return n;
+}
+/* The driver was given all that is counted, with the lock held. */
+static inline void gpu_count_given(struct gpu_device *gpu) {
+    uint64_t n = atomic_load_explicit(&gpu->memory.enqueued, memory_order_relaxed);
+    atomic_store_explicit(&gpu->given, n, memory_order_relaxed);
+    if (unlikely(n - gpu->marked >= GPU_MARK_EVERY))
+        gpu_mark(gpu, n);
 }
 /* Counts one entry of the compute stream, with the lock held and nothing held back. */
 static inline void gpu_count_enqueued(struct gpu_device *gpu) {
-    uint64_t n = gpu_count_held(gpu);
-    if (unlikely(n - gpu->marked >= GPU_MARK_EVERY))
-        gpu_mark(gpu, n);
+    gpu_count_held(gpu);
+    gpu_count_given(gpu);
 }
 /* Notes that everything up to a number has ended. Any thread. */
 void gpu_note_ended(struct gpu_device *gpu, uint64_t number);
 
 /* Records an event on the compute stream, after everything that is enqueued, and returns it with
- * its number. The caller holds the lock, and calls gpu_event_put when it will enqueue no more waits
- * for the event. */
+ * its number. The caller holds the lock, nothing is held back, and the caller calls gpu_event_put
+ * when it will enqueue no more waits for the event. */
 struct status *gpu_record(struct gpu_device *gpu, CUevent *ret_event,
                           uint64_t *ret_number) MUST_USE;
 void gpu_event_put(struct gpu_device *gpu, CUevent event); /* without the lock */

@@ -192,12 +192,6 @@ static void clear(struct gpu_segments *s) {
 
 /* ---- enqueueing what is held back ---- */
 
-static void mark_if_due(struct gpu_device *gpu) {
-    uint64_t n = atomic_load_explicit(&gpu->memory.enqueued, memory_order_relaxed);
-    if (n - gpu->marked >= GPU_MARK_EVERY)
-        gpu_mark(gpu, n);
-}
-
 static bool has_failed(struct gpu_device *gpu, const void *owner) {
     struct status *st = gpu_segments_see_failure(gpu, owner);
     status_unref(st);
@@ -243,7 +237,7 @@ static void give_parts(struct gpu_device *gpu, int n) {
     stop_holding(s);
     if (gpu->checker)
         pthread_mutex_unlock(&s->notes_lock);
-    mark_if_due(gpu);
+    gpu_count_given(gpu);
 }
 
 static struct status *launch(struct gpu_device *gpu, struct gpu_segment *segment) {
@@ -277,7 +271,7 @@ static void replay(struct gpu_device *gpu, struct gpu_segment *segment) {
         segment->number = atomic_load_explicit(&gpu->memory.enqueued, memory_order_relaxed);
         count(s, DEVICE_REPLAYS, 1);
         count(s, DEVICE_WORK_REPLAYED, (uint64_t)s->n);
-        mark_if_due(gpu);
+        gpu_count_given(gpu);
         return;
     }
     gpu_graph_note_take(gpu, st);

@@ -23,7 +23,8 @@
  *     (gpu_copy_small, gpu_outbox.h), an event that somebody waits for, a traced node whose times
  *     events tell;
  *   - where another step enqueues;
- *   - where its step pauses, has nothing ready to run, or gives its thread to others;
+ *   - where its step has nothing ready to run, or gives its thread to others, but not where it
+ *     pauses until the device has caught up: that is another place in each step;
  *   - after SEGMENT_MAX_WORK parts.
  * If it ends, or goes on in another way, while work is held back, that work is enqueued part by
  * part, or as the graph that is just as long.

@@ -68,7 +68,7 @@ bool gpu_catch_up_start(struct device *device, struct device_wait *wait) {
     struct gpu_device *gpu = device->state;
     CUevent event = NULL;
     uint64_t number = 0;
-    wait->status = gpu_lock(gpu);
+    wait->status = gpu_lock_only(gpu); /* where a step pauses is another place in each step */
     if (wait->status)
         return true;
     wait->status = gpu_mark_take(gpu, &event, &number);

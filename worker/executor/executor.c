@@ -155,7 +155,7 @@ static COLD void run_early(struct executor *executor) {
 /* Runs what is ready. True: something has arrived, or nothing can run now. False: the time slice is
  * over, and the execution has moved to the pool. */
 static bool run_ready(struct executor *executor, int64_t until_ns) {
-    while (executor->n_ready > 0 && !executor->is_paused) {
+    while (executor->n_ready > 0 && !executor->paused_for) {
         unsigned cost = run_next(executor);
         if (unlikely(cost == MUST_MOVE)) {
             executor_move_to_pool(executor);
@@ -196,7 +196,7 @@ void executor_run(struct executor *executor, struct async_op *mail) {
             drop_ready(executor);
         if (!run_ready(executor, until))
             return;
-        bool can_run = executor->n_ready > 0 && !executor->is_paused;
+        bool can_run = executor->n_ready > 0 && !executor->paused_for;
         if (!can_run) {
             executor_flush(executor);
             saves_look(executor);

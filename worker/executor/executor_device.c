@@ -24,11 +24,14 @@ enum end_phase { END_COPY_FETCHES, END_WAIT_FOR_DEVICES, END_IS_REACHED };
 
 /* ---- work that is held back ---- */
 
-struct status *device_take_failure(struct executor *executor) {
+/* Returns the first failure. */
+static struct status *flush_all_but(struct executor *executor, const struct device *left_out) {
     struct status *first = NULL;
     for (uint32_t i = 0; i < executor->plan->n_used_devices; i++) {
         struct device *device = executor->plan->used_devices[i];
-        struct status *st = device->ops->flush ? device->ops->flush(device, executor) : NULL;
+        if (!device->ops->flush || device == left_out)
+            continue;
+        struct status *st = device->ops->flush(device, executor);
         if (!first)
             first = st;
         else
@@ -37,8 +40,14 @@ struct status *device_take_failure(struct executor *executor) {
     return first;
 }
 
+struct status *device_take_failure(struct executor *executor) {
+    return flush_all_but(executor, NULL);
+}
+
+/* A device that has to catch up has enough to do. Where that is differs from step to step, and must
+ * not part what the device replays as one. */
 void device_flush(struct executor *executor) {
-    struct status *st = device_take_failure(executor);
+    struct status *st = flush_all_but(executor, executor->paused_for);
     if (unlikely(st != NULL))
         executor_fail(executor, NULL, st); /* it names the node */
 }
@@ -49,7 +58,7 @@ static void end_op_done(struct executor *executor, struct async_op *op) {
     struct status *st = op->ctx.status;
     op->ctx.status = NULL;
     if (op->is_pause)
-        executor->is_paused = false;
+        executor->paused_for = NULL;
     executor->n_async--;
     pthread_mutex_lock(&executor->lock); /* /stepz may show what is pending */
     list_remove(&op->link);
@@ -298,7 +307,8 @@ static COLD bool pause_for(struct executor *executor, struct device *device) {
     struct async_op *op = end_op_new(executor, device, "to catch up");
     op->wait.status = NULL;
     op->wait.on_done = on_idle;
-    op->is_pause = executor->is_paused = true;
+    op->is_pause = true;
+    executor->paused_for = device;
     if (!device->ops->catch_up_start(device, &op->wait))
         return true;
     op->ctx.status = op->wait.status;

@@ -143,9 +143,10 @@ struct executor {
     bool is_aborted;       /* owner's: nothing more is started */
     uint8_t end_phase;     /* owner's: enum end_phase, of a plan that uses devices */
     bool wants_flush;      /* owner's: something was queued for peers */
-    /* owner's: no node is run until a device has caught up; a wait for that is under way */
-    bool is_paused;
     bool is_on_pool;
+    /* owner's: no node is run until this device has caught up; a wait for that is under way. NULL:
+     * the execution does not pause */
+    struct device *paused_for;
     struct tensor *outputs;             /* scratch for one node's outputs */
     struct iteration **free_iterations; /* by plan frame */
     struct frame **free_frames;         /* likewise */
@@ -312,10 +313,11 @@ bool device_start_fetch(struct async_op *op);
 /* Counts the execution among those that use its devices, and no longer. */
 void device_steps_begin(struct executor *executor);
 void device_steps_end(struct executor *executor);
-/* Enqueues what the devices of the execution hold back of its work. A failure of such work ends the
- * execution. */
+/* Enqueues what the devices of the execution hold back of its work, but not what a device does that
+ * the execution pauses for. A failure of such work ends the execution. */
 void device_flush(struct executor *executor);
-/* The same, but returns the failure: it came before one that the caller has found. */
+/* Enqueues what all of them hold back, and returns the failure: it came before one that the caller
+ * has found. */
 struct status *device_take_failure(struct executor *executor) MUST_USE;
 /* Is too much enqueued on a device of the execution? Then the execution is paused: a wait for the
  * device has begun, as an asynchronous operation. */

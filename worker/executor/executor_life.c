@@ -190,7 +190,8 @@ void execution_start(struct execution *execution) {
     plan_ref(execution->plan);
     executor->execution = execution;
     executor->status = NULL;
-    executor->is_aborted = executor->wants_flush = executor->is_paused = false;
+    executor->is_aborted = executor->wants_flush = false;
+    executor->paused_for = NULL;
     executor->is_on_pool = pool_is_current();
     executor->n_async = 0;
     executor->n_since_check = 0;

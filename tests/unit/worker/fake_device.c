@@ -203,6 +203,15 @@ static bool fake_wait_start(struct device *device, struct device_wait *wait) {
     return false;
 }
 
+static struct status *fake_flush(struct device *device, const void *owner) {
+    struct fake_device *fake = device->state;
+    pthread_mutex_lock(&fake->lock);
+    fake->counts.flushes++;
+    fake->counts.flushes_in_pauses += fake->paused != NULL;
+    pthread_mutex_unlock(&fake->lock);
+    return NULL;
+}
+
 static bool fake_is_far_ahead(struct device *device) {
     struct fake_device *fake = device->state;
     pthread_mutex_lock(&fake->lock);
@@ -228,6 +237,7 @@ static void fake_describe(struct device *device, struct str *out) { str_add(out,
 static const struct device_ops fake_ops = {.copy_start = fake_copy_start,
                                            .upload = fake_upload,
                                            .wait_start = fake_wait_start,
+                                           .flush = fake_flush,
                                            .is_far_ahead = fake_is_far_ahead,
                                            .catch_up_start = fake_catch_up_start,
                                            .describe = fake_describe};

@@ -25,9 +25,10 @@ void fake_device_limit(struct fake_device *fake, int max_queued);
 void fake_device_await_pause(struct fake_device *fake);
 /* The next wait for the device ends with this failure. */
 void fake_device_fail(struct fake_device *fake, struct status *status_take);
-/* Copies made so far, to the device, from it, and within it. */
+/* Copies made so far, to the device, from it, and within it; how often an execution had it enqueue
+ * what it holds back, and how often of these one had paused for it. */
 struct fake_counts {
-    int in, out, within, uploads, launches;
+    int in, out, within, uploads, launches, flushes, flushes_in_pauses;
 };
 struct fake_counts fake_device_counts(struct fake_device *fake);
 int fake_device_n_buffers(struct fake_device *fake); /* alive */

@@ -464,6 +464,7 @@ static void a_step_pauses_when_it_is_far_ahead_of_the_device(void **state) {
     struct fixture f, other;
     struct pool *usual = pool;
     pool = pool_new(1);
+    struct fake_counts flushed = fake_device_counts(fake);
     int before = start_paused(&f);
     assert_true(fake_device_counts(fake).launches - before < 5);
     open_fixture(&other, CPU_CHAIN);
@@ -476,6 +477,9 @@ static void a_step_pauses_when_it_is_far_ahead_of_the_device(void **state) {
     fake_device_release(fake);
     await(&f);
     expect_fetched(&f, 0, 512);
+    /* where it pauses must not part what the device does as one */
+    assert_int_equal(fake_device_counts(fake).flushes_in_pauses, flushed.flushes_in_pauses);
+    assert_true(fake_device_counts(fake).flushes > flushed.flushes);
     assert_int_equal(fake_device_counts(fake).launches - before, 9);
     close_fixture(&f);
     pool_free(pool);

@@ -285,14 +285,26 @@ static void replay(struct gpu_device *gpu, struct gpu_segment *segment) {
 
 /* ---- learning ---- */
 
+static int least_recently_used(const struct gpu_segments *s) {
+    int at = 0;
+    for (int i = 1; i < s->n_captured; i++)
+        if (s->captured[i]->last_use < s->captured[at]->last_use)
+            at = i;
+    return at;
+}
+
+/* Is there room for a graph of work that was first seen when n_uses was `since`? It may replace one
+ * that was not launched meanwhile. If all were, there are more forms than graphs, and each new
+ * graph would be replaced before it is of use. */
+static bool has_room(const struct gpu_segments *s, uint64_t since) {
+    return s->n_captured < SEGMENTS_MAX || s->captured[least_recently_used(s)]->last_use <= since;
+}
+
 static void add_captured(struct gpu_device *gpu, struct gpu_segment *segment) {
     struct gpu_segments *s = &gpu->segments;
     int at = s->n_captured;
     if (at == SEGMENTS_MAX) {
-        at = 0;
-        for (int i = 1; i < s->n_captured; i++)
-            if (s->captured[i]->last_use < s->captured[at]->last_use)
-                at = i;
+        at = least_recently_used(s);
         gpu_graph_retire(gpu, s->captured[at]);
     } else {
         s->n_captured++;
@@ -311,18 +323,31 @@ static void look_for_addresses(struct gpu_segments *s) {
         }
 }
 
+/* What is known of work that comes, the latest of its set from then on. */
+static struct gpu_seen *seen_find(struct gpu_segments *s, uint64_t hash) {
+    struct gpu_seen *set = s->seen[hash % SEGMENTS_SEEN_SETS];
+    int i = 0;
+    while (i < SEGMENTS_SEEN_WAYS - 1 && set[i].hash != hash)
+        i++;
+    struct gpu_seen seen = set[i].hash == hash ? set[i] : (struct gpu_seen){.hash = hash};
+    memmove(&set[1], &set[0], (size_t)i * sizeof *set);
+    set[0] = seen;
+    return &set[0];
+}
+
 /* The noted work was enqueued. Captures it if it has come often enough. */
 static void learn(struct gpu_device *gpu) {
     struct gpu_segments *s = &gpu->segments;
-    uint64_t hash = s->hashes[s->n - 1];
-    struct gpu_seen *seen = &s->seen[hash % SEGMENTS_SEEN];
     if (s->n < SEGMENT_MIN_WORK || find(s, true))
         return;
-    if (seen->hash != hash)
-        *seen = (struct gpu_seen){.hash = hash};
+    struct gpu_seen *seen = seen_find(s, s->hashes[s->n - 1]);
+    if (seen->n_runs == 0)
+        seen->since = s->n_uses;
     if (++seen->n_runs < SEGMENT_RUNS)
         return;
     seen->n_runs = 0;
+    if (!has_room(s, seen->since))
+        return;
     struct gpu_segment *segment = gpu_graph_capture(gpu);
     if (segment) {
         add_captured(gpu, segment);
@@ -402,6 +427,7 @@ struct status *gpu_segments_add(struct gpu_device *gpu, const void *owner,
         replay(gpu, s->candidate);
         clear(s);
         gpu_outbox_leave(gpu);
+        gpu_graphs_reap(gpu, false);
     }
     return NULL;
 }

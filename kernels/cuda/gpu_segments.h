@@ -55,8 +55,9 @@ enum {
     SEGMENT_MAX_WORK = 256,
     SEGMENT_MAX_BYTES = 512 << 10, /* of all arguments */
     SEGMENT_RUNS = 3,              /* captured when it has come this often */
-    SEGMENTS_MAX = 128,            /* graphs of a device; the least recently used one is replaced */
-    SEGMENTS_SEEN = 1024,          /* how many runs of work are counted */
+    SEGMENTS_MAX = 128,            /* graphs of a device; one that is not used is replaced */
+    SEGMENTS_SEEN_SETS = 128,      /* runs of work are counted in sets, by hash */
+    SEGMENTS_SEEN_WAYS = 8,        /* of a set; the one that has come least recently is replaced */
     SEGMENT_RETRY_RUNS = 100,      /* after a capture that has failed */
 };
 
@@ -137,11 +138,12 @@ struct gpu_segments {
 
     struct gpu_segment *captured[SEGMENTS_MAX];
     int n_captured;
-    uint64_t n_uses;
+    uint64_t n_uses; /* captures and launches of graphs */
     struct gpu_seen {
         uint64_t hash;
-        int n_runs; /* less than 0: it could not be captured */
-    } seen[SEGMENTS_SEEN];
+        int n_runs;     /* less than 0: it could not be captured */
+        uint64_t since; /* n_uses before the first of the runs */
+    } seen[SEGMENTS_SEEN_SETS][SEGMENTS_SEEN_WAYS];
     struct gpu_retired *retired;
 
     /* How far the step is, for the sites of its allocations (gpu_places.h): a sum over the kinds of

@@ -55,6 +55,20 @@ def forms(is_functional=False):
     tf1.disable_control_flow_v2()
 
 
+def many_forms():
+    """A layer with more forms than a GPU keeps graphs. What has one is replayed, and the rest does
+    not replace it."""
+    x = tf1.placeholder(tf.float32, [None, 8], name="x")
+    w = tf1.get_variable("w", initializer=tf.random.stateless_uniform([8, 8], [1, 2]),
+                         use_resource=True)
+    y = tf.tanh(tf.matmul(x, w))
+    loss = tf.reduce_mean(y * y)
+    step = tf1.train.GradientDescentOptimizer(0.1).minimize(loss)
+    tf.identity(loss, name="loss")
+    tf.group(step, name="step")
+    tf.group(tf1.global_variables_initializer(), name="init")
+
+
 def deep():
     """A recurrent layer of 220 steps, each with a product: a training step of more than 1,000
     launches, in which the worker is far ahead of the GPU, and pauses. What is fetched from the
@@ -87,10 +101,12 @@ PROGRAMS = {
     "lstm_attention": (network("lstm_attention"), 1, 3),
     "forms": (forms, 1, 1),
     "forms_functional": (lambda: forms(True), 1, 1),
+    "many_forms": (many_forms, 0.85, 1),
 }
 FETCHED = {"deep": ["middle:0"]}  # besides the loss
 WARM = {"deep": 10}               # steps that are run first, where N_WARM is not enough
-FORMS = {"forms": (16, 24, 32), "forms_functional": (16, 24, 32)}  # rows that are fed in turn
+FORMS = {"forms": (16, 24, 32), "forms_functional": (16, 24, 32),  # rows that are fed in turn
+         "many_forms": tuple(range(1, 141))}
 IN_SHORT = ("mlp_128", "word2vec", "deep", "forms", "forms_functional")
 
 

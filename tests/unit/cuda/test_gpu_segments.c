@@ -1,4 +1,5 @@
-/* Work that is replayed, and how far a step may be ahead. The driver is the test's: it writes down what runs on the compute stream, in
+/* Work that is replayed: what is done with more runs of it than a device keeps graphs, and how far
+ * a step may be ahead. The driver is the test's: it writes down what runs on the compute stream, in
  * the order in which it was enqueued, and events pass when the test says so. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,7 @@
 
 /* ---- the driver ---- */
 
-enum { MAX_LOG = 1 << 16, MAX_EVENTS = 64 };
+enum { MAX_LOG = 1 << 16, N_PARTS = 4, MAX_EVENTS = 64 };
 
 /* A launch; of an event only the number of the event. */
 struct launch {
@@ -232,6 +233,102 @@ static void run_step(uint32_t form, uint32_t n) {
     }
 }
 
+static bool is_replayed(uint32_t form) {
+    uint64_t before = counted(DEVICE_REPLAYS);
+    run_step(form, N_PARTS);
+    return counted(DEVICE_REPLAYS) == before + 1;
+}
+
+/* ---- more forms than graphs ---- */
+
+static void fill(void) {
+    for (uint32_t form = 0; form < SEGMENTS_MAX; form++)
+        for (int i = 0; i < SEGMENT_RUNS; i++)
+            run_step(form, N_PARTS);
+    assert_int_equal(counted(DEVICE_CAPTURES), SEGMENTS_MAX);
+    assert_int_equal(n_execs, SEGMENTS_MAX);
+    catch_up();
+}
+
+static void the_graph_that_was_launched_least_recently_is_replaced(void **state) {
+    enum { LEAST = 5, NEW = SEGMENTS_MAX };
+    fill();
+    assert_int_equal(counted(DEVICE_REPLAYS), 0);
+    for (uint32_t form = 0; form < SEGMENTS_MAX; form++)
+        if (form != LEAST)
+            assert_true(is_replayed(form));
+    for (int i = 0; i < SEGMENT_RUNS; i++)
+        assert_false(is_replayed(NEW));
+    assert_int_equal(counted(DEVICE_CAPTURES), SEGMENTS_MAX + 1);
+    assert_true(is_replayed(NEW));
+    assert_false(is_replayed(LEAST));
+    for (uint32_t form = 0; form < SEGMENTS_MAX; form++)
+        assert_int_equal(is_replayed(form), form != LEAST);
+    assert_int_equal(counted(DEVICE_WORK_REPLAYED), counted(DEVICE_REPLAYS) * N_PARTS);
+    assert_int_equal(counted(DEVICE_FAILED), 0);
+}
+
+/* Its memory is the driver's again once the device has ended its last launch, not before. */
+static void a_replaced_graph_is_freed_when_the_device_has_ended_it(void **state) {
+    enum { NEW = SEGMENTS_MAX };
+    fill();
+    for (uint32_t form = 0; form < SEGMENTS_MAX; form++)
+        assert_true(is_replayed(form));
+    for (int i = 0; i < SEGMENT_RUNS; i++)
+        run_step(NEW, N_PARTS);
+    assert_int_equal(counted(DEVICE_CAPTURES), SEGMENTS_MAX + 1);
+    assert_int_equal(n_execs, SEGMENTS_MAX + 1);
+    run_step(NEW + 1, N_PARTS);
+    assert_int_equal(n_execs, SEGMENTS_MAX + 1);
+    catch_up();
+    run_step(NEW + 1, N_PARTS);
+    assert_int_equal(n_execs, SEGMENTS_MAX);
+    assert_int_equal(n_graphs, SEGMENTS_MAX);
+}
+
+/* Forms that come in turn are counted beside each other, so each gets a graph. */
+static void each_of_many_forms_in_turn_is_captured(void **state) {
+    enum { N_FORMS = 96 };
+    for (int round = 0; round < SEGMENT_RUNS; round++)
+        for (uint32_t form = 0; form < N_FORMS; form++)
+            run_step(form, N_PARTS);
+    assert_int_equal(counted(DEVICE_CAPTURES), N_FORMS);
+    for (uint32_t form = 0; form < N_FORMS; form++)
+        assert_true(is_replayed(form));
+    catch_up();
+}
+
+/* As many as there are graphs are replayed, and the others are enqueued part by part: nothing is
+ * captured that would be replaced before it comes again. */
+static void more_forms_in_turn_than_graphs_capture_no_more(void **state) {
+    enum { N_FORMS = SEGMENTS_MAX + 32, N_ROUNDS = 12 };
+    for (int round = 0; round < N_ROUNDS; round++) {
+        uint64_t n_replays = counted(DEVICE_REPLAYS);
+        for (uint32_t form = 0; form < N_FORMS; form++)
+            run_step(form, N_PARTS);
+        catch_up();
+        assert_true(round < SEGMENT_RUNS || counted(DEVICE_REPLAYS) - n_replays == SEGMENTS_MAX);
+    }
+    assert_int_equal(counted(DEVICE_CAPTURES), SEGMENTS_MAX);
+    assert_int_equal(n_execs, SEGMENTS_MAX);
+}
+
+/* Other forms that come instead get the graphs of those that come no more. */
+static void forms_that_come_no_more_make_room(void **state) {
+    enum { N_NEW = 96 };
+    fill();
+    for (uint32_t i = 0; i < SEGMENTS_MAX; i++)
+        assert_true(is_replayed(i));
+    for (int round = 0; round < SEGMENT_RUNS; round++)
+        for (uint32_t i = 0; i < N_NEW; i++)
+            assert_false(is_replayed(SEGMENTS_MAX + i));
+    catch_up();
+    for (uint32_t i = 0; i < N_NEW; i++)
+        assert_true(is_replayed(SEGMENTS_MAX + i));
+    assert_int_equal(counted(DEVICE_CAPTURES), SEGMENTS_MAX + N_NEW);
+    assert_int_equal(n_execs, SEGMENTS_MAX);
+}
+
 /* ---- how far ahead ---- */
 
 enum { N_AHEAD = GPU_MAX_AHEAD / SEGMENT_MAX_WORK };
@@ -347,6 +444,11 @@ static void without_a_mark_a_segment_that_is_not_held_back_goes_on(void **state)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(the_graph_that_was_launched_least_recently_is_replaced),
+        TEST(a_replaced_graph_is_freed_when_the_device_has_ended_it),
+        TEST(each_of_many_forms_in_turn_is_captured),
+        TEST(more_forms_in_turn_than_graphs_capture_no_more),
+        TEST(forms_that_come_no_more_make_room),
         TEST(what_is_held_back_is_not_ahead),
         TEST(a_step_that_pauses_does_not_end_the_segment),
         TEST(without_a_mark_what_is_held_back_is_enqueued),

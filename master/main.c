@@ -763,6 +763,7 @@ static int run(const struct master_flags *flags, const struct options *options) 
     }
     watchdog_start(program.loop, &program.watchdog);
     loop_run(program.loop);
+    watchdog_end_in_time(program.exit_code);
     embedded_worker_stop_threads(program.worker);
     pool_free(program.pool);
     embedded_worker_free(program.worker);

@@ -699,6 +699,7 @@ static int run(const struct worker_flags *flags, const struct options *options) 
     }
     watchdog_start(worker.loop, &worker.watchdog);
     loop_run(worker.loop);
+    watchdog_end_in_time(worker.exit_code);
     worker_task_stop(&worker.task);
     loop_free(worker.loop);
     tls_set_close(&worker.tls);

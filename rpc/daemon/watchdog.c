@@ -1,6 +1,11 @@
-/* Feeds systemd's watchdog. */
+/* Feeds systemd's watchdog, and ends a process that does not end by itself. */
 #include "rpc/daemon/watchdog.h"
 
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
 #include "common/base/notify.h"
 #include "common/base/str.h"
 
@@ -28,4 +33,28 @@ void watchdog_close(struct watchdog *watchdog) {
         return;
     loop_timer_stop(&watchdog->timer);
     loop_timer_close(&watchdog->timer, NULL);
+}
+
+/* ---- the end of the process ---- */
+
+enum { END_S = WATCHDOG_STOP_MS / 1000 - 5 }; /* systemd waits a little longer */
+
+/* exit() would wait for what hangs: a driver has functions of its own that it calls. */
+static void *end_late(void *arg) {
+    const int *exit_code = arg;
+    struct timespec left = {.tv_sec = END_S};
+    while (nanosleep(&left, &left) != 0)
+        ;
+    log_event(EVENT_STOP_TIMEOUT,
+              "a thread has not ended %d s after all work was ended: exiting without it", END_S);
+    log_flush_repeats(true);
+    _exit(*exit_code);
+}
+
+void watchdog_end_in_time(int exit_code) {
+    static int code;
+    pthread_t thread;
+    code = exit_code;
+    if (pthread_create(&thread, NULL, end_late, &code) == 0)
+        pthread_detach(thread);
 }

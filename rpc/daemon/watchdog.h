@@ -19,6 +19,9 @@ void watchdog_start(struct loop *loop, struct watchdog *watchdog);
 void watchdog_stopping(int64_t within_ms);
 /* What ending takes once no step runs any more. */
 enum { WATCHDOG_STOP_MS = 15000 };
+/* From now on the process ends in time, with exit_code, also if one of its threads never does: a
+ * call of a GPU's driver may not return. Called when the loop has ended. Any thread. */
+void watchdog_end_in_time(int exit_code);
 /* Ends the feeding, so that the loop can end. A watchdog that was never started may be closed. */
 void watchdog_close(struct watchdog *watchdog);
 

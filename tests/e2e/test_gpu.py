@@ -429,6 +429,26 @@ class TestGpu(harness.TestCase):
             process.kill()
             process.wait()
 
+    def start_hanging_worker(self, call):
+        """One whose GPU's driver does not return from the Nth call, and what it logs."""
+        gate = self.path(f"gate-{call}")
+        os.mkfifo(gate)
+        worker = self.popen([program("tf-worker"), "--listen=127.0.0.1:0"], self.environment(
+            **simulation(1), MILLRACE_SIM_GATE=f"{call}:{gate}"))
+        lines = LineReader(worker.stderr)
+        lines.until("serving on")
+        return worker, lines
+
+    def test_a_worker_ends_although_a_call_of_its_driver_does_not_return(self):
+        """While the device is closed: the wait for its stream, and what frees its memory."""
+        calls = ("cuStreamSynchronize:1", "cuMemAddressFree:1", "cuDevicePrimaryCtxRelease:1")
+        started = [self.start_hanging_worker(call) for call in calls]
+        for worker, _ in started:
+            worker.terminate()
+        for worker, lines in started:
+            self.assertEqual(self.wait_for_exit(worker), 0)
+            lines.until("a thread has not ended")
+
     def test_a_worker_without_a_driver_does_not_load_the_plugin(self):
         if has_driver():
             self.skipTest("this host has a CUDA driver")

@@ -13,8 +13,8 @@ static const double NS_PER_FLOP = 0.009;
 
 static const struct cost_row default_row = {.ns_per_element = 0.5f};
 
-/* What a GPU of a data centre does with float32, rounded (docs/gpu.md, "Figures"): a launch,
- * products in comparison with one core of a CPU, and reading or writing memory. */
+/* What an H200 does with float32, rounded (docs/gpu.md, "Figures"): a launch, products in
+ * comparison with one core of a CPU, and reading or writing memory. */
 static const double GPU_LAUNCH_NS = 2000, GPU_CORES = 500, GPU_NS_PER_BYTE = 0.0004;
 
 struct device_costs {
@@ -171,8 +171,10 @@ static struct cost cost_by_row(const char *device_type, const struct node *node,
 static struct cost cost_on_gpu(const struct node *node, const struct shape *in,
                                const struct shape *out) {
     struct cost cost = cost_by_row("CPU", node, in, out);
-    if (!cost_is_constant(cost_find("CPU", node)))
-        cost.ns = GPU_LAUNCH_NS + MAX(cost.ns / GPU_CORES, cost.bytes * GPU_NS_PER_BYTE);
+    if (cost_is_constant(cost_find("CPU", node)))
+        return cost;
+    cost.launch_ns = GPU_LAUNCH_NS;
+    cost.ns = cost.launch_ns + MAX(cost.ns / GPU_CORES, cost.bytes * GPU_NS_PER_BYTE);
     return cost;
 }
 

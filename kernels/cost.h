@@ -2,8 +2,8 @@
  * traffic, as functions of its inputs' and outputs' shapes.
  *
  * A device type has a table of rows, one per op (kernels/cpu/cost_rows.c), and these rows are the
- * only place where costs are written down. A placer's estimate for a GPU follows from the CPU's row:
- * the same work, at a GPU's rates. Two readers ask different questions:
+ * only place where costs are written down. A placer's estimate for a GPU follows from the CPU's
+ * row: the same work, at a GPU's rates. Two readers ask different questions:
  *
  *   the executor   "is this execution worth a pool thread?": the inputs are there, so their
  *                  values count as well. A shape among them says how large the output will be, an
@@ -20,9 +20,10 @@
 enum { COST_HEAVY_NS = 40000 };
 
 struct cost {
-    double ns;    /* on one core, or on the whole of a device that is no CPU */
-    double flops; /* arithmetic operations on elements */
-    double bytes; /* read and written, each element once */
+    double ns;        /* on one core, or on the whole of a device that is no CPU */
+    double flops;     /* arithmetic operations on elements */
+    double bytes;     /* read and written, each element once */
+    double launch_ns; /* the part of ns that a faster device of the type needs, too; 0 of a CPU */
 };
 
 /* One question. Either `ctx` is set, or `in` and `out` are. */

@@ -19,6 +19,7 @@
 #include "kernels/kernel.h"
 
 struct device;
+struct device_rates; /* kernels/rates.h */
 struct device_trace; /* of the type */
 
 /* A kernel, a copy or a fill that a device did for a traced step. */
@@ -193,6 +194,8 @@ struct device_ops {
      * the order in which they began. False: no more is known. NULL: nothing ever is. */
     bool (*trace_activity)(struct device_trace *trace, int span, size_t n,
                            struct device_activity *ret);
+    /* How fast the device is, as its driver describes it. Constant, and cheap. NULL: not known. */
+    struct device_rates (*rates)(const struct device *device);
 };
 
 struct device {

@@ -10,11 +10,12 @@
 
 #include "kernels/cost.h"
 
-/* 0: not known. All are of one core, or of the whole of a device that is no CPU. */
+/* 0: not known. All are of one core of a CPU as it is measured, or of a whole GPU as its driver
+ * describes it (device_ops.rates). */
 struct device_rates {
-    double flops_per_second;
+    double flops_per_second; /* of float32 */
     double bytes_per_second; /* read and written, of memory that is in no cache */
-    double dispatch_ns;      /* one indirect call that depends on the last one */
+    double dispatch_ns;      /* one indirect call that depends on the last one; 0 of a GPU */
 };
 
 /* How much longer something takes than the cost rows say. 1: as long. */
@@ -28,15 +29,17 @@ struct device_slowness {
 struct device_rates device_rates_measure(void);
 /* The rates of a device that is `scale` times slower. */
 struct device_rates device_rates_divide(struct device_rates rates, double scale);
-/* Compares rates with those of the machine of the cost rows. Rates may be wrong in every way,
- * because another process tells them: what is not known is 1, a difference of less than a quarter
- * is 1, and no device is more than 10,000 times slower or faster. */
-struct device_slowness device_slowness_of(const struct device_rates *rates);
+/* Compares rates with those of the device of the cost rows, which for the type "GPU" is the one
+ * that cost_of_shapes counts with. Rates may be wrong in every way, because another process tells
+ * them: what is not known is 1, a difference of less than a quarter is 1, and no device is more
+ * than 10,000 times slower or faster. */
+struct device_slowness device_slowness_of(const char *device_type,
+                                          const struct device_rates *rates);
 /* Do the two differ by less than a quarter, so that measuring cannot tell them apart? */
 bool device_slowness_is_near(const struct device_slowness *a, const struct device_slowness *b);
-/* The time of an execution on such a device. Arithmetic and memory traffic share the row's time
- * in proportion to what each needs on the machine of the cost rows; without either, the time is
- * that of a call. */
+/* The time of an execution on such a device. Arithmetic and memory traffic share the row's time,
+ * without its launch, in proportion to what each needs on the machine of the cost rows; without
+ * either, the time is that of a call. */
 double device_slowness_ns(const struct device_slowness *slowness, const struct cost *cost);
 
 #endif

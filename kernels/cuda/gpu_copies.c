@@ -488,6 +488,10 @@ static void read_counts(struct device *device, uint64_t *ret) {
 
 static bool is_far_ahead(struct device *device) { return gpu_is_far_ahead(device->state); }
 
+static struct device_rates rates(const struct device *device) {
+    return ((const struct gpu_device *)device->state)->rates;
+}
+
 static void describe(struct device *device, struct str *out) {
     const struct gpu_device *gpu = device->state;
     str_addf(out, "device: %d, name: %s, pci bus id: %s, compute capability: %d.%d", gpu->ordinal,
@@ -510,4 +514,5 @@ const struct device_ops gpu_device_ops = {.copy_start = copy_start,
                                           .failure = gpu_failure,
                                           .probe = gpu_probe,
                                           .export = &gpu_export,
-                                          .describe = describe};
+                                          .describe = describe,
+                                          .rates = rates};

@@ -224,6 +224,26 @@ static struct status *read_attribute(struct gpu_device *gpu, CUdevice_attribute 
     return gpu_call(gpu, cuDeviceGetAttribute, ret, which, gpu->cuda_device);
 }
 
+/* 0: the driver does not say. */
+static double attribute_or_zero(const struct gpu_device *gpu, CUdevice_attribute which) {
+    int value = 0;
+    CUresult error = gpu->api->cuDeviceGetAttribute(&value, which, gpu->cuda_device);
+    return error == CUDA_SUCCESS && value > 0 ? value : 0;
+}
+
+/* Peaks. A multiprocessor begins a multiply-add of as many float32 in each cycle as it has lanes
+ * (NVIDIA, "CUDA C++ Programming Guide", "Throughput of Native Arithmetic Instructions"); memory
+ * moves two words of the bus in one. */
+static struct device_rates read_rates(const struct gpu_device *gpu, int n_multiprocessors) {
+    double kilohertz = attribute_or_zero(gpu, CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
+           memory_kilohertz = attribute_or_zero(gpu, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE),
+           bus_bits = attribute_or_zero(gpu, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH);
+    int n_lanes = gpu->major < 8 || (gpu->major == 8 && gpu->minor == 0) ? 64 : 128;
+    return (struct device_rates){.flops_per_second =
+                                     n_multiprocessors * n_lanes * 2 * kilohertz * 1e3,
+                                 .bytes_per_second = memory_kilohertz * 1e3 * 2 * bus_bits / 8};
+}
+
 static struct status *read_properties(struct gpu_device *gpu) {
     int alignment, n_multiprocessors, n_threads;
     TRY(gpu_call(gpu, cuDeviceGet, &gpu->cuda_device, gpu->ordinal));
@@ -236,6 +256,7 @@ static struct status *read_properties(struct gpu_device *gpu) {
     TRY(read_attribute(gpu, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, &n_threads));
     gpu->alignment = (size_t)alignment;
     gpu->n_busy_blocks = (unsigned)(n_multiprocessors * (n_threads / GPU_BLOCK_THREADS));
+    gpu->rates = read_rates(gpu, n_multiprocessors);
     return NULL;
 }
 

@@ -23,6 +23,7 @@
 #include "kernels/cuda/gpu_kernel.h"
 #include "kernels/cuda/gpu_memory.h"
 #include "kernels/cuda/gpu_segments.h"
+#include "kernels/rates.h"
 
 enum {
     GPU_STAGE_PARTS = 4,
@@ -142,7 +143,8 @@ struct gpu_device {
     CUcontext context;
     int ordinal;
     char name[128], bus_id[32];
-    int major, minor;       /* compute capability */
+    int major, minor; /* compute capability */
+    struct device_rates rates;
     unsigned n_busy_blocks; /* this many blocks of GPU_BLOCK_THREADS fill all multiprocessors */
     size_t alignment;
     struct gpu_memory memory;

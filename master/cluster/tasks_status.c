@@ -59,7 +59,7 @@ static struct device_slowness slowness_of(const Millrace__DeviceInfo *device) {
         rates = (struct device_rates){.flops_per_second = device->rates->flops_per_second,
                                       .bytes_per_second = device->rates->bytes_per_second,
                                       .dispatch_ns = device->rates->dispatch_ns};
-    return device_slowness_of(&rates);
+    return device_slowness_of(device->type, &rates);
 }
 
 static void take_devices(struct task *task, const Millrace__WorkerStatus *status) {

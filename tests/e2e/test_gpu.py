@@ -415,6 +415,8 @@ class TestGpu(harness.TestCase):
                 status = json.loads(rc.page(admin, "/statusz")[1])
                 gpu, = (row for row in status["devices"] if row["name"].endswith("GPU:0"))
                 self.assertIn("Xid 79", gpu["failed"])
+                self.assertEqual(gpu["rates"], {"flops_per_second": 1.02e12, "dispatch_ns": 0,
+                                                "bytes_per_second": 2.56e11})
                 self.assertIn('millrace_device_failed{device="/job:worker/replica:0/task:0/device:'
                               'GPU:0"} 1', rc.page(admin, "/metrics")[1])
                 self.assertFalse(os.path.exists(self.path("report")))

@@ -16,10 +16,12 @@ struct status_wait {
 
 struct device_rates service_device_rates(const struct worker_service *service,
                                          const struct device *device) {
-    /* what GPUs do in a second is not measured */
-    if (device->ops || service->rates_phase != RATES_KNOWN)
-        return (struct device_rates){0};
-    return device_rates_divide(service->rates, service->options.device_scale);
+    struct device_rates rates = {0};
+    if (service->rates_phase == RATES_KNOWN && !device->ops)
+        rates = service->rates;
+    else if (device->ops && device->ops->rates)
+        rates = device->ops->rates(device);
+    return device_rates_divide(rates, service->options.device_scale);
 }
 
 static void add_rates(const struct worker_service *service, const struct device *device,

@@ -591,8 +591,8 @@ static void test_a_run_of_too_many_vectors_is_compiled_in_parts(void **state) {
     fused_set_mixed(false); /* by blocks */
     kernel_test_run(str_text(&text), "c", "float[4]{40, 79, 118, 157}");
     fused_set_mixed(true);
-    /* Five parts in each run of the kernel: nine adds, of an operand that is one element; then three
-     * times eight, since the sum so far takes a place; and the rest. */
+    /* Five parts in each run of the kernel: nine adds, of an operand that is one element; then
+     * three times eight, since the sum so far takes a place; and the rest. */
     n_compiled = emit_n_compiled() - n_compiled;
     assert_true(n_compiled % 5 == 0 && (n_compiled > 0) == emit_is_on());
     str_fini(&text);

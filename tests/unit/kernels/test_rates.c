@@ -12,7 +12,7 @@
 static bool is_about(double a, double b) { return fabs(a - b) <= 1e-9 * fabs(b); }
 
 static struct device_slowness slowness(double flops, double bytes, double dispatch_ns) {
-    return device_slowness_of(&(struct device_rates){flops, bytes, dispatch_ns});
+    return device_slowness_of("CPU", &(struct device_rates){flops, bytes, dispatch_ns});
 }
 
 static void this_host_has_rates(void **state) {
@@ -33,7 +33,8 @@ static void a_device_that_tells_nothing_is_as_fast_as_the_rows(void **state) {
 static void a_slower_device_is_told_apart(void **state) {
     struct device_rates rates = {1e10, 2e10, 5};
     struct device_rates slow = device_rates_divide(rates, 4);
-    struct device_slowness a = device_slowness_of(&rates), b = device_slowness_of(&slow);
+    struct device_slowness a = device_slowness_of("CPU", &rates),
+                           b = device_slowness_of("CPU", &slow);
     assert_true(device_slowness_is_near(&a, &a));
     assert_false(device_slowness_is_near(&a, &b));
     assert_true(b.compute > 3 && b.memory > 3 && b.dispatch > 3);
@@ -58,6 +59,18 @@ static void arithmetic_and_memory_share_the_time(void **state) {
     assert_true(is_about(device_slowness_ns(&s, &(struct cost){100, 0, 0}), 300));
     double both = device_slowness_ns(&s, &(struct cost){100, 1e6, 1e6});
     assert_true(both > 200 && both < 800);
+    assert_true(is_about(device_slowness_ns(&s, &(struct cost){100, 1e6, 0, 40}), 160));
+}
+
+/* A GPU is compared with a GPU: one of a fifth of the reference's arithmetic and a third of its
+ * memory, and the reference. */
+static void a_gpu_is_compared_with_a_gpu(void **state) {
+    struct device_rates smaller = {1.34e13, 1.6e12, 0}, reference = {6.7e13, 4.9e12, 0};
+    struct device_slowness s = device_slowness_of("GPU", &smaller);
+    assert_true(is_about(s.compute, 5));
+    assert_true(s.memory > 3 && s.memory < 3.1 && s.dispatch == 1);
+    s = device_slowness_of("GPU", &reference);
+    assert_true(s.compute == 1 && s.memory == 1 && s.dispatch == 1);
 }
 
 int main(void) {
@@ -68,6 +81,7 @@ int main(void) {
         cmocka_unit_test(small_differences_do_not_count),
         cmocka_unit_test(a_liar_is_limited),
         cmocka_unit_test(arithmetic_and_memory_share_the_time),
+        cmocka_unit_test(a_gpu_is_compared_with_a_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

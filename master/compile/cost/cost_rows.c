@@ -82,7 +82,6 @@ static struct compiled_cost compiled_cost(struct compilation *c, struct arena *s
     return (struct compiled_cost){.key = arena_strdup(&c->arena, key),
                                   .slowness = cost.ns > 0 ? estimated_ns / cost.ns : 1,
                                   .expected_ns = measured_ns > 0 ? measured_ns : cost.ns,
-                                  .estimated_ns = estimated_ns,
                                   .next = -1,
                                   .is_product = def && (def->flags & KERNEL_PRODUCT),
                                   .is_measured = measured_ns > 0};
@@ -106,6 +105,11 @@ void cost_rows_find(struct compilation *c) {
         c->costs[c->n_costs++] = compiled_cost(c, &scratch, shapes, node);
     }
     arena_fini(&scratch);
+}
+
+/* What the node was taken to cost on its device. */
+static double taken_ns(const struct compiled_cost *cost) {
+    return cost->expected_ns * cost->slowness;
 }
 
 /* ---- programs ---- */
@@ -133,7 +137,7 @@ double cost_rows_program_ns(const struct compilation *c, const struct node *prog
     for (int i = first_row(c, program); i >= 0; i = c->costs[i].next) {
         if (!c->costs[i].is_measured)
             return 0;
-        ns += c->costs[i].expected_ns * c->costs[i].slowness;
+        ns += taken_ns(&c->costs[i]);
     }
     return ns;
 }
@@ -142,14 +146,14 @@ void cost_rows_share(const struct compiled *compiled, int first, double ns,
                      void (*fn)(void *arg, const struct compiled_cost *cost, double ns),
                      void *arg) {
     const struct compiled_cost *costs = compiled->costs;
-    double estimated_ns = 0, rest_ns = ns;
+    double all_ns = 0, rest_ns = ns;
     for (int i = first; i >= 0; i = costs[i].next)
-        estimated_ns += costs[i].estimated_ns;
-    double scale = estimated_ns > 0 ? ns / estimated_ns : 0;
+        all_ns += taken_ns(&costs[i]);
+    double scale = all_ns > 0 ? ns / all_ns : 0;
     if (costs[first].is_product)
         scale = fmin(scale, 1);
     for (int i = costs[first].next; i >= 0; i = costs[i].next) {
-        double share_ns = costs[i].estimated_ns * scale;
+        double share_ns = taken_ns(&costs[i]) * scale;
         fn(arg, &costs[i], share_ns);
         rest_ns -= share_ns;
     }
@@ -164,12 +168,12 @@ double cost_rows_contradiction(const struct compiled *compiled, const double *ex
     for (int i = 0; i < compiled->n_costs; i++) {
         const struct compiled_cost *cost = &compiled->costs[i];
         double ns = cost_table_find(table, cost->key) * cost->slowness;
-        double taken_ns = (expected_ns ? expected_ns[i] : cost->expected_ns) * cost->slowness;
+        double before_ns = expected_ns ? expected_ns[i] * cost->slowness : taken_ns(cost);
         if (ns == 0)
             continue;
-        expected += taken_ns;
+        expected += before_ns;
         measured += ns;
-        difference += fabs(ns - taken_ns);
+        difference += fabs(ns - before_ns);
     }
     return difference < RELEVANT_NS ? 0 : difference / (expected + measured);
 }

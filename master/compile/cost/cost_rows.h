@@ -13,12 +13,11 @@ struct compiled_cost {
      * NULL in the second and further rows of a program. */
     const char *node;
     const char *key;
-    double slowness;     /* of its device, for this node; measured times are divided by it */
-    double expected_ns;  /* what it was taken to cost when it was placed, undivided */
-    double estimated_ns; /* what its op row says of its device */
-    int next;            /* the row of the program's next node; -1: there is none */
-    bool is_product;     /* the kernel has KERNEL_PRODUCT */
-    bool is_measured;    /* expected_ns was measured */
+    double slowness;    /* of its device, for this node; measured times are divided by it */
+    double expected_ns; /* what it was taken to cost when it was placed, divided by slowness */
+    int next;           /* the row of the program's next node; -1: there is none */
+    bool is_product;    /* the kernel has KERNEL_PRODUCT */
+    bool is_measured;   /* expected_ns was measured */
 };
 
 /* The shape with a guess in place of each unknown size, in the arena. */
@@ -38,7 +37,8 @@ double cost_rows_program_ns(const struct compilation *c, const struct node *prog
 /* Calls fn for each row of a program, or the one row of a node, with its share of `ns`, which an
  * execution took.
  *
- * The shares are in the ratio of the estimates, but nodes behind a product get no more than theirs:
+ * The shares are in the ratio of what the nodes were taken to cost, so times that were measured of
+ * nodes alone stay what they are. Nodes behind a product get no more than they were taken to cost:
  * estimates of elementwise nodes, which memory bounds, are good, and the product is what the placer
  * wants to know. */
 void cost_rows_share(const struct compiled *compiled, int first, double ns,

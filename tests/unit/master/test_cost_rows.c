@@ -19,22 +19,26 @@ struct world {
     struct compiled *compiled;
 };
 
-/* Compiles a program for a feed "x" and a fetch "far". */
-static void world_init(struct world *world, const char *tasks, const char *program,
-                       bool no_optimizations) {
+/* Compiles the graph for a feed "x" and a fetch "far". */
+static void compile_world(struct world *world, const char *tasks, bool no_optimizations) {
     const char *feeds[] = {"x:0"}, *fetches[] = {"far:0"};
     struct signature signature = {feeds, fetches, NULL, 1, 1, 0};
     struct compile_options options;
     struct device_table *devices = devices_from_text(tasks);
-    graph_init(&world->graph);
-    world->table = cost_table_new();
     compile_options_default(&options);
     options.no_optimizations = no_optimizations;
     options.costs = world->table;
-    assert_null(graph_parse(program, &world->graph));
     assert_null(place_session(&world->graph, devices, &options));
     assert_null(compile_step(&world->graph, &signature, devices, &options, NULL, &world->compiled));
     device_table_unref(devices);
+}
+
+static void world_init(struct world *world, const char *tasks, const char *program,
+                       bool no_optimizations) {
+    graph_init(&world->graph);
+    world->table = cost_table_new();
+    assert_null(graph_parse(program, &world->graph));
+    compile_world(world, tasks, no_optimizations);
 }
 
 static void world_fini(struct world *world) {
@@ -50,6 +54,11 @@ static const struct compiled_cost *cost_of(const struct world *world, const char
             return &world->compiled->costs[i];
     fail_msg("%s is not measured", op);
     return NULL;
+}
+
+/* What the node was taken to cost on its device. */
+static double expected_ns(const struct world *world, const char *op) {
+    return cost_of(world, op)->expected_ns * cost_of(world, op)->slowness;
 }
 
 /* On its device. */
@@ -84,8 +93,7 @@ static void a_product_gets_what_the_nodes_behind_it_leave(void **state) {
     struct world world;
     world_init(&world, "worker:0*4", LAYER, false);
     assert_int_equal(world.compiled->n_costs, 3);
-    double sum_ns = cost_of(&world, "AddV2")->estimated_ns,
-           relu_ns = cost_of(&world, "Relu")->estimated_ns;
+    double sum_ns = expected_ns(&world, "AddV2"), relu_ns = expected_ns(&world, "Relu");
     assert_true(sum_ns > 1000 && relu_ns > 1000);
     note_execution(&world, "far", 4e6);
     assert_true(is_about(measured_ns(&world, "MatMul"), 4e6 - sum_ns - relu_ns));
@@ -97,16 +105,32 @@ static void a_product_gets_what_the_nodes_behind_it_leave(void **state) {
 /* A program that takes less than its nodes one by one leaves the product its part. */
 static void a_short_time_is_divided_by_the_estimates(void **state) {
     struct world world;
-    double estimated_ns = 0;
+    static const char *const ops[] = {"MatMul", "AddV2", "Relu"};
+    double all_ns = 0;
     world_init(&world, "worker:0", LAYER, false);
-    for (int i = 0; i < world.compiled->n_costs; i++)
-        estimated_ns += world.compiled->costs[i].estimated_ns;
-    double scale = floor(estimated_ns / 2) / estimated_ns;
-    note_execution(&world, "far", floor(estimated_ns / 2));
-    for (size_t i = 0; i < 3; i++) {
-        const char *op = (const char *const[]){"MatMul", "AddV2", "Relu"}[i];
-        assert_true(is_about(measured_ns(&world, op), cost_of(&world, op)->estimated_ns * scale));
-    }
+    for (size_t i = 0; i < ARRAY_LEN(ops); i++)
+        all_ns += expected_ns(&world, ops[i]);
+    note_execution(&world, "far", floor(all_ns / 2));
+    for (size_t i = 0; i < ARRAY_LEN(ops); i++)
+        assert_true(is_about(measured_ns(&world, ops[i]),
+                             expected_ns(&world, ops[i]) * floor(all_ns / 2) / all_ns));
+    world_fini(&world);
+}
+
+/* A program must not replace it by the estimate of its op row. */
+static void a_time_that_was_measured_of_a_node_alone_stays(void **state) {
+    struct world world;
+    world_init(&world, "worker:0", LAYER, false);
+    double relu_ns = 5 * expected_ns(&world, "Relu");
+    cost_table_note(world.table, cost_of(&world, "Relu")->key,
+                    relu_ns / cost_of(&world, "Relu")->slowness, 1);
+    compiled_free(world.compiled);
+    compile_world(&world, "worker:0", false);
+    double sum_ns = expected_ns(&world, "AddV2");
+    for (int i = 0; i < 100; i++)
+        note_execution(&world, "far", 4e6);
+    assert_true(is_about(measured_ns(&world, "Relu"), relu_ns));
+    assert_true(is_about(measured_ns(&world, "MatMul"), 4e6 - sum_ns - relu_ns));
     world_fini(&world);
 }
 
@@ -192,6 +216,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_product_gets_what_the_nodes_behind_it_leave),
         cmocka_unit_test(a_short_time_is_divided_by_the_estimates),
+        cmocka_unit_test(a_time_that_was_measured_of_a_node_alone_stays),
         cmocka_unit_test(elementwise_nodes_share_all_of_a_time),
         cmocka_unit_test(gathered_rows_and_their_reduction_share_a_time),
         cmocka_unit_test(what_becomes_a_program_does_not_change_the_list),

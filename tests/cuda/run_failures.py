@@ -68,9 +68,9 @@ MAKERS = (*(call for call in PAIRS if not call.startswith(LIBRARIES)), "cuLaunch
 
 MODES = ("warm", "ahead", "parted", "many", "kept", "forgotten", "waiting", "holders", "size",
          "traced", "workspace", "planning", "engines", "synced", "hang", "hanging launch", "rdma",
-         "rdma failures", "saves", "segments", "segment failures", "refused captures", "transfers",
-         "arriving", "closing", "team", "exhausted", "hanging team", "compiled", "hanging copies",
-         "described")
+         "rdma failures", "saves", "segments", "segment failures", "segments at once",
+         "refused captures", "transfers", "arriving", "closing", "team", "exhausted",
+         "hanging team", "compiled", "hanging copies", "described")
 LONG_MODES = (*MODES, "patience")
 HANGING_MODES = ("hang", "hanging launch", "hanging team")
 N_STREAMS = 5  # of a device

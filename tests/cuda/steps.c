@@ -29,6 +29,7 @@
  *   cuda_steps PLUGIN "lost PHASE"   the devices are lost in a phase of a step
  *   cuda_steps PLUGIN segments   training loops whose work is replayed as CUDA graphs
  *   cuda_steps PLUGIN "segment failures"   calls about graphs fail
+ *   cuda_steps PLUGIN "segments at once"   training loops of several threads on one GPU
  *   cuda_steps PLUGIN "refused captures"   calls fail because their thread captures
  *   cuda_steps PLUGIN transfers  copies through shared memory and between devices, counted
  *   cuda_steps PLUGIN arriving   values that are copied to a GPU while they arrive
@@ -174,6 +175,7 @@ static const struct mode {
     {"segments", run_segments},
     {"segment failures", run_segment_failures},
     {"refused captures", run_refused_captures},
+    {"segments at once", run_segments_at_once},
     {"transfers", run_transfers},
     {"arriving", run_arriving},
     {"failing peer", run_failing_peer},

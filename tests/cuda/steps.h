@@ -150,6 +150,7 @@ bool run_saves(void);
 bool run_segments(void);
 bool run_segment_failures(void);
 bool run_refused_captures(void);
+bool run_segments_at_once(void);
 bool run_transfers(void);
 /* A part of it, with lines as those of programs. */
 bool run_transfers_program(void);

@@ -1,5 +1,6 @@
-/* Mode of cuda_steps: a call of the driver or of a library does what a thread that captures may not
- * do, so the capture fails. The step has enqueued its work before, and the device works. */
+/* Modes of cuda_steps: a call of the driver or of a library does what a thread that captures may
+ * not do, so the capture fails. The step has enqueued its work before, and the device works. And
+ * several threads capture and replay in turn. */
 #include "tests/cuda/steps.h"
 
 #include <stdio.h>
@@ -43,5 +44,46 @@ bool run_refused_captures(void) {
     bool is_well = true;
     for (size_t i = 0; i < ARRAY_LEN(refusals); i++)
         is_well &= train_with_refusal(&refusals[i]);
+    return is_well;
+}
+
+/* ---- several threads ---- */
+
+struct learner {
+    const struct program *init, *step;
+    uint64_t expected[N_TRAINED];
+    bool is_well;
+    pthread_t thread;
+};
+
+static void *learn(void *arg) {
+    enum { N_TIMES = 3 };
+    struct learner *learner = arg;
+    uint64_t hashes[N_TRAINED];
+    learner->is_well = true;
+    for (int i = 0; i < N_TIMES; i++)
+        learner->is_well &= train_hashed(learner->init, learner->step, false, hashes) == 0 &&
+                            hashes_are_equal(learner->step->name, learner->expected, hashes);
+    return NULL;
+}
+
+/* Their steps part each other's segments, and replace each other's places in memory. */
+bool run_segments_at_once(void) {
+    struct learner learners[] = {
+        {&mlp_init, &mlp_step}, {&net_init, &net_step}, {&mlp_init, &mlp_step}};
+    bool is_well = true;
+    for (size_t i = 0; i < ARRAY_LEN(learners); i++)
+        is_well &=
+            train_hashed(learners[i].init, learners[i].step, true, learners[i].expected) == 0;
+    for (size_t i = 0; i < ARRAY_LEN(learners); i++)
+        CHECK(pthread_create(&learners[i].thread, NULL, learn, &learners[i]) == 0);
+    for (size_t i = 0; i < ARRAY_LEN(learners); i++) {
+        pthread_join(learners[i].thread, NULL);
+        is_well &= learners[i].is_well;
+    }
+    printf("at once: %s, %llu replays, %llu captures, %llu segments ended at another step\n",
+           is_well ? "ok" : "wrong", (unsigned long long)counted(DEVICE_REPLAYS),
+           (unsigned long long)counted(DEVICE_CAPTURES),
+           (unsigned long long)counted(DEVICE_ENDS_OTHER_STEP));
     return is_well;
 }

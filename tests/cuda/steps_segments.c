@@ -225,7 +225,7 @@ uint64_t counted(enum device_count which) {
     return counts[which];
 }
 
-static uint64_t before_step[N_DEVICE_COUNTS];
+static _Thread_local uint64_t before_step[N_DEVICE_COUNTS];
 uint64_t counted_last(enum device_count which) { return counted(which) - before_step[which]; }
 
 static uint64_t hash_fetches(const struct run *run, const struct program *program) {

@@ -2,6 +2,7 @@
  * (infer.h). */
 #include "common/ops/infer.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -84,14 +85,18 @@ static void keep_output(struct inferrer *r, const struct shape_inference *ctx, i
 
 /* ---- one node ---- */
 
+static const struct op_signature *merge, *ref_merge, *next, *ref_next;
+
+static void find_loop_ops(void) {
+    merge = op_signature_find("Merge");
+    ref_merge = op_signature_find("RefMerge");
+    next = op_signature_find("NextIteration");
+    ref_next = op_signature_find("RefNextIteration");
+}
+
 static bool is_way_back(const struct node *node, int input) {
-    static const struct op_signature *merge, *ref_merge, *next, *ref_next;
-    if (!ref_next) { /* any thread: all store the same value */
-        merge = op_signature_find("Merge");
-        ref_merge = op_signature_find("RefMerge");
-        next = op_signature_find("NextIteration");
-        ref_next = op_signature_find("RefNextIteration");
-    }
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_loop_ops);
     const struct op_signature *src = node->inputs[input].src->op;
     return (node->op == merge || node->op == ref_merge) && (src == next || src == ref_next);
 }

@@ -134,6 +134,9 @@ struct device_table *tasks_session_devices(struct tasks *tasks,
                                            const struct session_config *config);
 /* What values between the tasks cost. It lives as long as the table of tasks. Any thread. */
 struct link_table *tasks_links(struct tasks *tasks);
+/* By task of the device table: it is not READY now. In `arena`; NULL: all are READY. */
+const bool *tasks_find_away(const struct tasks *tasks, const struct device_table *devices,
+                            struct arena *arena);
 /* Appends JSON rows for /statusz: at most max_rows, and then {"more":N}. */
 void tasks_describe(struct tasks *tasks, int max_rows, struct str *out);
 

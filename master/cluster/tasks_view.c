@@ -1,5 +1,6 @@
 /* Answers queries about the tasks: which are ready or missing, their devices, and their rows on
  * /statusz. */
+#include "common/base/map.h"
 #include "common/base/str.h"
 #include "master/cluster/tasks_internal.h"
 
@@ -223,3 +224,20 @@ const char *task_unix_address(const struct task *task) { return task->unix_addre
 const char *task_own_name(const struct task *task) { return task->own_name; }
 const struct tasks *task_table(const struct task *task) { return task->tasks; }
 const char *task_host_id(const struct task *task) { return task->host_id; }
+
+const bool *tasks_find_away(const struct tasks *tasks, const struct device_table *devices,
+                            struct arena *arena) {
+    struct strmap names; /* mostly empty, so that a thousand tasks are looked up fast */
+    bool *is_away = NULL;
+    strmap_init(&names);
+    for (int i = 0; i < tasks->n; i++)
+        if (task_state(tasks->rows[i]) != TASK_READY)
+            strmap_put(&names, tasks->rows[i]->name, tasks->rows[i]);
+    if (names.n_entries > 0) {
+        is_away = arena_array(arena, bool, devices->n_tasks + 1);
+        for (int i = 0; i < devices->n_tasks; i++)
+            is_away[i] = strmap_get(&names, devices->tasks[i].name) != NULL;
+    }
+    strmap_fini(&names);
+    return is_away;
+}

@@ -47,6 +47,9 @@ struct compile_options {
     enum placement placement;
     struct link_table *links; /* borrowed; NULL: nothing is known of them */
     struct cost_table *costs; /* borrowed; NULL: nothing is measured for this session */
+    /* by task of the device table: it cannot be reached now, so the cost model moves nothing
+     * there. Borrowed; NULL: there is none */
+    const bool *is_away;
     /* The signature's present executable, if it is placed again: what has state stays where it is
      * there, and other nodes stay unless the simulated step is relevantly shorter. Borrowed. */
     const struct compiled *present;

@@ -364,6 +364,7 @@ static void compile_work(struct session_job *session_job) {
     struct str placement = STR_INIT;
     options.links = tasks_links(session->env->tasks);
     options.present = job->present ? job->present->compiled : NULL;
+    options.is_away = job->executable->is_away;
     if (session->log_device_placement)
         options.placement_log = &placement;
     job->status = compile_step(&session->graph, &job->executable->signature, session->devices,
@@ -464,6 +465,9 @@ static void start_compiling(struct executable *executable, struct executable *pr
     job->present = present;
     if (present)
         present->n_refs++;
+    if (executable->session->options.placement != PLACEMENT_SIMPLE)
+        executable->is_away = tasks_find_away(executable->session->env->tasks,
+                                              executable->session->devices, &executable->arena);
     job->job.work = compile_work;
     job->job.done = compile_done;
     session_run_job(executable->session, &job->job);

@@ -76,6 +76,7 @@ struct executable {
     struct replacement *replacement; /* the trial of its placement (replacement.h); or NULL */
     struct replacement *races_in;    /* the trial of the executable that it may replace; or NULL */
     const double *expected_ns;       /* of cost_rows_contradiction, in arena; or NULL */
+    const bool *is_away;             /* as compile_options has it, in arena; or NULL */
     int64_t n_steps;                 /* that were launched */
     int64_t unsampled_ns;            /* the time of steps since the last sampled one */
     int64_t n_unsampled;             /* their number */

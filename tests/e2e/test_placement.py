@@ -10,6 +10,7 @@ from harness import ROOT, WARM_PYTHON, LineReader, TestCase, program
 PROGRAM = os.path.join(ROOT, "tests", "e2e", "placement_program.py")
 SPREAD_PROGRAM = os.path.join(ROOT, "tests", "e2e", "spread_program.py")
 REPLACEMENT_PROGRAM = os.path.join(ROOT, "tests", "e2e", "replacement_program.py")
+AWAY_PROGRAM = os.path.join(ROOT, "tests", "e2e", "away_program.py")
 RECEIVES_PROGRAM = os.path.join(ROOT, "tests", "e2e", "receives_program.py")
 FIRST, SECOND = "/job:worker/replica:0/task:0", "/job:worker/replica:0/task:1"
 
@@ -212,6 +213,15 @@ class TestPlacement(TestCase):
         self.assertGreaterEqual(result["results"]["failed"], 1, result)
         log.until("placed back as before: with the placement by measured costs, steps fail: Task "
                   f"{SECOND} at")
+
+    def test_nothing_moves_to_a_lost_task(self):
+        first, _ = self.start_worker(0)
+        second, _ = self.start_worker(1)
+        _, target, _ = self.start_master(f"{first};{second}", "--placement", "cost")
+        code, out, err = self.run_program(WARM_PYTHON, AWAY_PROGRAM, target,
+                                          str(self.workers[1].pid), timeout_s=400)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(json.loads(out.splitlines()[-1]), [FIRST])
 
     def test_work_stays_where_placing_again_is_switched_off(self):
         result, _ = self.replace("chain", "4", "--replace=off", "--until-measured")

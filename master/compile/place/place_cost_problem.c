@@ -151,6 +151,18 @@ static bool may_be_on(const struct cost_placer *p, const struct place_group *gro
     return is_cpu(info) || !group->needs_cpu;
 }
 
+/* Nothing moves to a task that is away. What is there by the simple rule stays, as its step would
+ * have to wait for that task in any case. */
+static void avoid_away_tasks(const struct cost_placer *p, bool *may_use) {
+    const struct device_info *all = p->c->devices->devices;
+    const bool *is_away = p->c->options->is_away;
+    int n_devices = p->problem.n_devices;
+    for (int d = 0; is_away && d < n_devices; d++)
+        for (int g = 0; is_away[all[p->device_of[d]].task] && g < p->problem.n_groups; g++)
+            if (p->placed[g] != d)
+                may_use[(size_t)g * (size_t)n_devices + (size_t)d] = false;
+}
+
 /* Which devices each group may use: those that all its members may use. */
 static void constrain_groups(struct cost_placer *p, const bool *is_fixed_loop) {
     const struct schedule_problem *problem = &p->problem;
@@ -174,6 +186,7 @@ static void constrain_groups(struct cost_placer *p, const bool *is_fixed_loop) {
         for (size_t d = 0; d < n_devices; d++)
             may_use[(size_t)g * n_devices + d] &= may_be_on(p, group, p->device_of[d]);
     }
+    avoid_away_tasks(p, may_use);
     p->problem.fixed = fixed;
     p->problem.may_use = may_use;
 }

@@ -311,6 +311,8 @@ static void run_case(const struct pass_case *pass_case, const char *default_pass
     options.placement = has_word(&pass_case->options, "by_cost")  ? PLACEMENT_COST
                         : has_word(&pass_case->options, "spread") ? PLACEMENT_SPREAD
                                                                   : PLACEMENT_SIMPLE;
+    options.is_away =
+        has_word(&pass_case->options, "second_away") ? (const bool[]){false, true} : NULL;
     options.links = has_word(&pass_case->options, "slow_links") ? slow_links() : NULL;
     struct str placement = STR_INIT;
     if (has_word(&pass_case->options, "explain"))

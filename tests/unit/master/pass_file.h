@@ -18,6 +18,7 @@
  *            by_cost, spread         PLACEMENT_COST, PLACEMENT_SPREAD
  *            late_receives           receives start shortly before they are needed
  *            slow_links              a value takes a second from worker:0 to worker:1 and back
+ *            second_away             the second of two tasks cannot be reached
  *            small_debug             the graphs for a debugger take at most 1000 bytes
  *            partial                 a partial run
  *            explain                 prints why each node is where it is, behind the graph

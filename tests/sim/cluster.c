@@ -26,6 +26,7 @@ struct status *__real_worker_service_new(struct loop *loop, const struct worker_
                                          struct worker_service **ret) MUST_USE;
 struct status *__wrap_worker_service_new(struct loop *loop, const struct worker_options *options,
                                          struct worker_service **ret) MUST_USE;
+void __wrap_watchdog_end_in_time(int exit_code);
 
 static struct cluster_node *node_of(const struct sim_process *process) {
     for (int i = 0; i < cluster.n_nodes; i++)
@@ -48,6 +49,9 @@ struct status *__wrap_worker_service_new(struct loop *loop, const struct worker_
     node_of(sim_current)->worker_service = *ret;
     return NULL;
 }
+
+/* Daemons share the process. Their threads are events, so nothing hangs. */
+void __wrap_watchdog_end_in_time(int exit_code) {}
 
 /* ---- command lines ---- */
 

@@ -505,8 +505,7 @@ static void on_worker_stopped(void *arg) {
 static void on_grace_over(struct loop_timer *timer) {
     log_event(EVENT_STOP_TIMEOUT, "work on the pool has not ended %d s after it was cancelled",
               STOP_GRACE_MS / 1000);
-    log_flush_repeats(true);
-    _exit(CONTAINER_OF(timer, struct program, grace_timer)->exit_code);
+    watchdog_end_now(CONTAINER_OF(timer, struct program, grace_timer)->exit_code);
 }
 
 static void stop(struct program *program) {

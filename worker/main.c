@@ -457,10 +457,10 @@ static void on_device_failed(void *arg) {
 static void on_drain_timeout(struct loop_timer *timer) {
     struct worker *worker = CONTAINER_OF(timer, struct worker, drain_timer);
     if (worker->is_stopping) {
+        /* Nothing else of the process does anything any more. */
         log_event(EVENT_STOP_TIMEOUT, "work on the pool has not ended %d s after it was cancelled",
                   STOP_GRACE_MS / 1000);
-        on_freed(worker);
-        return;
+        watchdog_end_now(worker->exit_code);
     }
     log_event(EVENT_DRAIN_TIMEOUT, "steps were still running when the drain timeout passed");
     stop(worker);

@@ -40,6 +40,11 @@ void watchdog_close(struct watchdog *watchdog) {
 enum { END_S = WATCHDOG_STOP_MS / 1000 - 5 }; /* systemd waits a little longer */
 
 /* exit() would wait for what hangs: a driver has functions of its own that it calls. */
+void watchdog_end_now(int exit_code) {
+    log_flush_repeats(true);
+    _exit(exit_code);
+}
+
 static void *end_late(void *arg) {
     const int *exit_code = arg;
     struct timespec left = {.tv_sec = END_S};
@@ -47,8 +52,7 @@ static void *end_late(void *arg) {
         ;
     log_event(EVENT_STOP_TIMEOUT,
               "a thread has not ended %d s after all work was ended: exiting without it", END_S);
-    log_flush_repeats(true);
-    _exit(*exit_code);
+    watchdog_end_now(*exit_code);
 }
 
 void watchdog_end_in_time(int exit_code) {

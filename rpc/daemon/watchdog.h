@@ -22,6 +22,8 @@ enum { WATCHDOG_STOP_MS = 15000 };
 /* From now on the process ends in time, with exit_code, also if one of its threads never does: a
  * call of a GPU's driver may not return. Called when the loop has ended. Any thread. */
 void watchdog_end_in_time(int exit_code);
+/* Ends the process at once, whatever its threads do. Any thread. */
+_Noreturn void watchdog_end_now(int exit_code);
 /* Ends the feeding, so that the loop can end. A watchdog that was never started may be closed. */
 void watchdog_close(struct watchdog *watchdog);
 

@@ -431,25 +431,45 @@ class TestGpu(harness.TestCase):
             process.kill()
             process.wait()
 
+    def start_daemon(self, name, *flags, env=None):
+        """A daemon, what it logs, its port, and that of its pages."""
+        ports = self.path(f"ports-{len(self.started)}")
+        daemon = self.popen([program(name), "--listen=127.0.0.1:0", "--port-file", ports, *flags],
+                            env)
+        lines = LineReader(daemon.stderr)
+        lines.until("serving ")
+        with open(ports, encoding="utf-8") as text:
+            port, admin = text.read().split("admin")
+        return daemon, lines, int(port.split()[0]), int(admin)
+
     def start_hanging_worker(self, call):
-        """One whose GPU's driver does not return from the Nth call, and what it logs."""
+        """One whose GPU's driver does not return from the Nth call."""
         gate = self.path(f"gate-{call}")
         os.mkfifo(gate)
-        worker = self.popen([program("tf-worker"), "--listen=127.0.0.1:0"], self.environment(
+        return self.start_daemon("tf-worker", "--drain-timeout=1s", env=self.environment(
             **simulation(1), MILLRACE_SIM_GATE=f"{call}:{gate}"))
-        lines = LineReader(worker.stderr)
-        lines.until("serving on")
-        return worker, lines
 
-    def test_a_worker_ends_although_a_call_of_its_driver_does_not_return(self):
+    def test_a_worker_ends_although_its_driver_hangs_in_the_end(self):
         """While the device is closed: the wait for its stream, and what frees its memory."""
         calls = ("cuStreamSynchronize:1", "cuMemAddressFree:1", "cuDevicePrimaryCtxRelease:1")
         started = [self.start_hanging_worker(call) for call in calls]
-        for worker, _ in started:
+        for worker, *_ in started:
             worker.terminate()
-        for worker, lines in started:
+        for worker, lines, *_ in started:
             self.assertEqual(self.wait_for_exit(worker), 0)
             lines.until("a thread has not ended")
+
+    def test_a_worker_ends_although_its_driver_hangs_in_a_step(self):
+        """The step's copy, which the drain cuts off."""
+        worker, lines, port, admin = self.start_hanging_worker("cuEventSynchronize:1")
+        _, _, port, _ = self.start_daemon("tf-master", f"--cluster=worker=127.0.0.1:{port}")
+        client = self.popen([WARM_PYTHON, "-c", TWO_STEPS, f"grpc://127.0.0.1:{port}"],
+                            self.environment(TF_CPP_MIN_LOG_LEVEL=3))
+        while "_MrCopy" not in rc.page(admin, "/stepz")[1]:
+            self.assertIsNone(client.poll())
+        worker.terminate()
+        self.assertEqual(self.wait_for_exit(worker), 0)
+        lines.until("work on the pool has not ended")
 
     def test_a_worker_without_a_driver_does_not_load_the_plugin(self):
         if has_driver():

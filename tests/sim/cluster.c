@@ -27,6 +27,7 @@ struct status *__real_worker_service_new(struct loop *loop, const struct worker_
 struct status *__wrap_worker_service_new(struct loop *loop, const struct worker_options *options,
                                          struct worker_service **ret) MUST_USE;
 void __wrap_watchdog_end_in_time(int exit_code);
+_Noreturn void __wrap_watchdog_end_now(int exit_code);
 
 static struct cluster_node *node_of(const struct sim_process *process) {
     for (int i = 0; i < cluster.n_nodes; i++)
@@ -52,6 +53,7 @@ struct status *__wrap_worker_service_new(struct loop *loop, const struct worker_
 
 /* Daemons share the process. Their threads are events, so nothing hangs. */
 void __wrap_watchdog_end_in_time(int exit_code) {}
+void __wrap_watchdog_end_now(int exit_code) { CHECK(false); }
 
 /* ---- command lines ---- */
 

@@ -185,20 +185,32 @@ static const struct program zeroed = {
 
 /* A variable is updated in place while somebody still holds the value before, which is therefore
  * copied. */
+#define HELD "h = VarHandleOp() {dtype=float, shape=[8,16], shared_name=\"held\"} @G\n"
+static const struct program held_init = {"held init",
+                                         {128},
+                                         1,
+                                         FEED HELD
+                                         "sh = Const() {dtype=int32, value=int32[2]{8, 16}} @C\n"
+                                         "m = Reshape(x, sh) {T=float, Tshape=int32} @G\n"
+                                         "v = Tanh(m) {T=float} @G\n"
+                                         "d = AssignVariableOp(h, v) {dtype=float} @G\n"
+                                         "e = Identity(m, ^d) {T=float} @G\n"
+                                         "y = _MrFetch(e) {T=float, index=0}\n"};
 static const struct program held = {
     "held",
     {128},
     2,
-    FEED VARIABLES "sh = Const() {dtype=int32, value=int32[2]{8, 16}} @C\n"
-                   "at = Const() {dtype=int32, value=int32[2]{1, 5}} @C\n"
-                   "by = Const() {dtype=float, value=float[2,16]{0.5, 0.25, …}} @G\n"
-                   "m = Reshape(x, sh) {T=float, Tshape=int32} @G\n"
-                   "k = Identity(w1) {T=float} @G\n"
-                   "s = ScatterSub(w1, at, by, ^k) {T=float, Tindices=int32} @G\n"
-                   "p = Mul(k, m, ^s) {T=float} @G\n"
-                   "q = Sin(p) {T=float} @G\n"
-                   "y = _MrFetch(q) {T=float, index=0}\n"
-                   "y2 = _MrFetch(s) {T=float, index=1}\n"};
+    FEED HELD "sh = Const() {dtype=int32, value=int32[2]{8, 16}} @C\n"
+              "at = Const() {dtype=int32, value=int32[2]{1, 5}} @C\n"
+              "by = Const() {dtype=float, value=float[2,16]{0.5, 0.25, …}} @G\n"
+              "m = Reshape(x, sh) {T=float, Tshape=int32} @G\n"
+              "k = ReadVariableOp(h) {dtype=float} @G\n"
+              "s = ResourceScatterSub(h, at, by, ^k) {dtype=float, Tindices=int32} @G\n"
+              "p = Mul(k, m, ^s) {T=float} @G\n"
+              "q = Sin(p) {T=float} @G\n"
+              "r = ReadVariableOp(h, ^s) {dtype=float} @G\n"
+              "y = _MrFetch(q) {T=float, index=0}\n"
+              "y2 = _MrFetch(r) {T=float, index=1}\n"};
 
 /* Products that a CPU would hand to several threads of the pool. */
 const struct program wide_step = {"wide",
@@ -372,7 +384,7 @@ bool run_segments(void) {
     is_well &= train_both(&mlp_init, &mlp_step, N_TRAINED / 2);
     is_well &= train_both(&net_init, &net_step, 4) & is_one_replay("net");
     is_well &= train_both(&mlp_init, &zeroed, N_TRAINED / 2) & is_one_replay("zeroed");
-    is_well &= train_both(&mlp_init, &held, 4) & is_one_replay("held");
+    is_well &= train_both(&held_init, &held, 4) & is_one_replay("held");
     is_well &= train_both(&mlp_init, &counted_loop, N_TRAINED / 2) & is_one_replay("counted loop") &
                counter_is_launched();
     return is_well & sizes_keep_the_order();

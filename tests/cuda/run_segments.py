@@ -71,15 +71,12 @@ def many_forms():
 
 def deep():
     """A recurrent layer of 220 steps, each with a product: a training step of more than 1,000
-    launches, in which the worker is far ahead of the GPU, and pauses. What is fetched from the
-    middle is too large to be a part of a segment, and is freed by another thread."""
-    h = tf.random.stateless_uniform([80, 16], [3, 4])
+    launches, in which the worker is far ahead of the GPU, and pauses."""
+    h = tf.random.stateless_uniform([8, 16], [3, 4])
     w = tf1.get_variable("w", initializer=tf.random.stateless_uniform([16, 16], [1, 2]) * 0.2,
                          use_resource=True)
-    for i in range(220):
+    for _ in range(220):
         h = tf.tanh(tf.matmul(h, w))
-        if i == 100:
-            tf.identity(h, name="middle")
     loss = tf.reduce_mean(h * h)
     step = tf1.train.GradientDescentOptimizer(0.1).minimize(loss)
     tf.identity(loss, name="loss")
@@ -103,8 +100,6 @@ PROGRAMS = {
     "forms_functional": (lambda: forms(True), 1, 1),
     "many_forms": (many_forms, 0.85, 1),
 }
-FETCHED = {"deep": ["middle:0"]}  # besides the loss
-WARM = {"deep": 10}               # steps that are run first, where N_WARM is not enough
 FORMS = {"forms": (16, 24, 32), "forms_functional": (16, 24, 32),  # rows that are fed in turn
          "many_forms": tuple(range(1, 141))}
 IN_SHORT = ("mlp_128", "word2vec", "deep", "forms", "forms_functional")
@@ -127,19 +122,18 @@ def feeds_of(name, step):
 def train(name, graph, options, flags):
     """The losses of all steps, what the device counts in each measured step, and the most memory
     that was used."""
-    n_forms, n_warm = len(FORMS.get(name, (1,))), options.warm or WARM.get(name, N_WARM)
+    n_forms = len(FORMS.get(name, (1,)))
     plugin = os.path.join(BUILD, "kernels", "cuda", "millrace-cuda.so")
     losses, counted = [], []
     with Cluster(n_ps=0, n_workers=1, worker_flags=["--gpu", "require", "--gpu-plugin", plugin,
                                                     *flags]) as cluster:
         with tf1.Session(cluster.target, graph=graph) as session:
             session.run("init")
-            for step in range((n_warm + options.steps) * n_forms):
+            for step in range((options.warm + options.steps) * n_forms):
                 before = counts_of(cluster)
-                values = session.run(["loss:0", "step", *FETCHED.get(name, [])],
-                                     feeds_of(name, step))
-                losses.append([value.tobytes() for value in values if value is not None])
-                if step >= n_warm * n_forms:
+                losses.append(session.run(["loss:0", "step"],
+                                          feeds_of(name, step))[0].tobytes())
+                if step >= options.warm * n_forms:
                     counted.append({key: n - before[key] for key, n in counts_of(cluster).items()})
         cluster.check()
         return losses, counted, counts_of(cluster)["peak"]
@@ -169,7 +163,7 @@ def main():
     parser.add_argument("--long", action="store_true", help="all networks")
     parser.add_argument("--only", help="networks whose name holds this text")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--warm", type=int, help="steps that are run first")
+    parser.add_argument("--warm", type=int, default=N_WARM, help="steps that are run first")
     parser.add_argument("--steps", type=int, default=N_STEPS, help="steps that are counted")
     options = parser.parse_args()
     if not os.path.exists(os.path.join(TESTS, "sim", "sim_device")):

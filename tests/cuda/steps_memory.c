@@ -47,7 +47,7 @@ static const struct program five_holders = {
     "c = ConcatV2(h1, h2, h3, h4, h5, h6, h7, k) {T=float, N=7, Tidx=int32} @G\n"
     "y = _MrFetch(c) {T=float, index=0}\n",
     "the largest: 6291456 bytes by h6, 5242880 bytes by h5, 4194304 bytes by h4, "
-    "3145728 bytes by h3, 2097152 bytes by h2\n"};
+    "3145728 bytes by h3, 2097152 bytes by h2; the driver has "};
 
 struct pair {
     struct run first, second;

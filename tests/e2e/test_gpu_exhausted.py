@@ -20,7 +20,8 @@ F, I = type_attr(1), type_attr(3)
 SMALL, LARGE = 40 << 10, 1300 << 10  # floats: 160 KiB, 5.2 MB, which is two pieces
 CONSTANT_BYTES = 4096  # a block
 MEMORY, HOG = "32M", (29 << 20) // 4  # of a GPU, and floats of it
-SHARED_BYTES, STEP_BYTES = 128 << 20, 32 << 20  # of a GPU of two workers; what each takes at once
+# Of a GPU of two workers, which take it in steps of 22 MiB; floats of two and of three steps.
+SHARED_BYTES, SHARE, TWO_STEPS, THREE_STEPS = 92 << 20, "70M", (24 << 20) // 4, (46 << 20) // 4
 OUT_OF_MEMORY = 2
 RESOURCE_EXHAUSTED = 8
 MOST_FAILURES = 40
@@ -190,21 +191,25 @@ class TestGpuExhausted(TestCase):
     def test_another_worker_on_the_same_gpu_holds_its_memory(self):
         """The driver refuses what it has promised when the worker started. The worker keeps nothing
         of what it got for the value, goes on, and has the memory when the other one has ended."""
-        special = {"MILLRACE_SIM_SHARED": self.path("gpu"), "MILLRACE_SIM_MEMORY": SHARED_BYTES}
-        pair = self.pair(True, [special] * TASKS)
+        special = {"MILLRACE_SIM_SHARED": self.path("gpu"), "MILLRACE_SIM_MEMORY": SHARED_BYTES,
+                   "MILLRACE_SIM_CHECK": 0}  # large values are slow with it
+        pair = self.pair(True, [special] * TASKS, [f"--gpu-memory={SHARE}"])
         self.assertIsNone(pair.step(LARGE))  # each has a step
         before = pair.held()
-        three_steps, one_more = (2 * STEP_BYTES + HOG) // 4, STEP_BYTES // 4 + HOG
-        hogs = [pair.client.create(hog(device, one_more)) for device in GPUS]
+        hogs = [pair.client.create(hog(device, TWO_STEPS)) for device in GPUS]
         pair.client.run(hogs[1], 60, targets=["take"])
         pair.client.run(hogs[1], 60, targets=["release"])  # what it has mapped stays its own
-        greedy = pair.client.create(hog(GPUS[0], three_steps))
+        greedy = pair.client.create(hog(GPUS[0], THREE_STEPS))
         for _ in range(2):
             with self.assertRaises(Refused) as refused:
                 pair.client.run(greedy, 60, targets=["take"])
-            self.expect_told(refused.exception, {"much"}, rf"cuMemCreate failed: .*CUDA error 2\).*"
-                             rf"; the driver has {STEP_BYTES} of the GPU's {SHARED_BYTES} bytes "
-                             "left for all processes")
+            words = (r"cuMemCreate failed: .*CUDA error 2\).*; the driver has (\d+) of the GPU's "
+                     rf"{SHARED_BYTES} bytes left for all processes")
+            self.expect_told(refused.exception, {"much"}, words)
+            left = int(re.search(words, refused.exception.message)[1])
+            step_bytes, rest = divmod(SHARED_BYTES - left, 3)  # two of one, and one of the other
+            self.assertEqual(rest, 0, left)
+            self.assertGreaterEqual(left, step_bytes)
             self.assertIsNone(pair.step(LARGE))
             self.assertEqual(pair.held(), before)
         pair.client.run(hogs[0], 60, targets=["take"])  # the step that is left

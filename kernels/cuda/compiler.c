@@ -245,7 +245,7 @@ void gpu_compiler_free(struct gpu_compiler *compiler) {
         return;
     while (strmap_next(&compiler->kernels, &cursor, &key, &value)) {
         struct compiled *kernel = value;
-        if (kernel->library && !gpu_failure(compiler->gpu->device))
+        if (kernel->library)
             gpu_give_back(compiler->gpu, cuLibraryUnload, kernel->library);
         compiled_free(kernel);
     }

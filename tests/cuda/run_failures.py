@@ -236,9 +236,12 @@ def main():
         modes = [] if options.only else LONG_MODES if options.long else MODES
         phases = re.findall(r"^phase (.*)$", run(None, folder, options.seed, "lost ?")[0], re.M)
         for phase in phases if modes else ():
-            output, _, problem = run(None, folder, options.seed, f"lost {phase}")
+            output, made, problem = run(None, folder, options.seed, f"lost {phase}")
             failed = [line for line in output.splitlines() if ": failed: " in line]
             problem = problem or lost_problem(output, failed)
+            n_kept = made.get("cuLibraryLoadData", 0) - made.get("cuLibraryUnload", 0)
+            if n_kept > (phase == "code"):  # in which loading fails
+                problem = problem or f"{n_kept} libraries are not unloaded"
             if problem or "did not end well: 0" not in output or len(failed) < 2:
                 n_failed += 1
                 print(f"lost in the phase {phase}: {problem}\n{output}", flush=True)

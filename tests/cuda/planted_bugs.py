@@ -14,6 +14,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("MILLRACE_BUILD", "build"))
+PLUGIN = "kernels/cuda/millrace-cuda.so"  # a target of the build
 # By name, the cases of run_ops.py that find its bugs.
 CASES = {"lstm": "LSTM", "gru": "GRU", "direct": r"Conv/\w+/int32", "pooling": "qint8",
          "packs": r"Conv/first/float32", "products": r"MatMul/(slices|stack|one|adjoint).*/float32",
@@ -63,13 +64,13 @@ def kernels_with(patch, kernels, work):
 def plugin_with(patch, work):
     """A plugin with the changed C file, whose object is linked by itself or in an archive."""
     path, source = patched(patch, work)
-    target, archive = "kernels/cuda/millrace-cuda.so", "kernels/cuda/libcuda.a"
-    *before, link = commands_of(target)
+    archive = "kernels/cuda/libcuda.a"
+    *before, link = commands_of(PLUGIN)
     words = next(words for words in before if words[-1].endswith("/" + path))
     old = words[words.index("-o") + 1]
     new, plugin = os.path.join(work, os.path.basename(old)), os.path.join(work, "millrace-cuda.so")
     run_with(words, {words[-1]: source, old: new, old + ".d": new + ".d"})
-    places = {target: plugin, old: new}
+    places = {PLUGIN: plugin, old: new}
     if old not in link:
         objects = next([word for word in words if word.endswith(".o")]
                        for words in before if archive in words)

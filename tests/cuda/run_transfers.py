@@ -7,9 +7,9 @@ The mode "transfers" of cuda_steps copies, compares bits, and counts which copie
 devices that reach each other and with devices that do not, with several seeds, which draw the order
 of what runs on the devices. Then calls of the driver fail, as in run_failures.py, on devices that
 do not reach each other. With --planted or --long the plugin is also built with each bug of
-planted/transfers-*.patch, and the mode must find it, and with each of planted/team-*.patch and
-planted/segments-*.patch, which the modes "team" and "segments" must find. Ends with "N passed, N
-failed[, N skipped]".
+planted/transfers-*.patch, and the mode must find it, and with those of planted/team-*.patch and
+others, which other modes must find (PLANTED). ThreadSanitizer must find planted/races-*.patch where
+$MILLRACE_BUILD has it. Ends with "N passed, N failed[, N skipped]".
 """
 import argparse
 import concurrent.futures
@@ -27,7 +27,14 @@ CALLS = ("cuCtxEnablePeerAccess", "cuDeviceCanAccessPeer", "cuEventCreate", "cuE
          "cuStreamCreateWithPriority", "cuStreamSynchronize", "cuStreamWaitEvent")
 N_FAILED, N_SEEDS = 25, 12
 ENDING_MODES = ("closing", "failing peer")
-PLANTED_MODES = ("transfers", "team", "segments")  # the first words of the patches
+# By the first words of patches: the modes of which one finds the bug.
+PLANTED = {"transfers": ["transfers"], "team": ["team"], "segments": ["segments"],
+           "memory": [""]}
+RACES = {"races-1": ["many"], "races-2": ["many", "team"], "races-3": ["many", "team"],
+         "races-4": ["team"]}
+PATCHES = ("transfers", "team", "segments", "memory", "races")  # all of their first words
+DATA_RACE = "ThreadSanitizer: data race"
+SANITIZERS = ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")
 PEERS = ("1", "0")  # do the devices reach each other?
 
 
@@ -46,23 +53,38 @@ def failing_cases(folder, options):
     return cases if options.long else cases[:N_FAILED]
 
 
+def find(folder, seed, modes, is_race):
+    """What finds the bug of run_failures.PLUGIN, or None."""
+    for mode in modes:
+        for peers in PEERS:
+            os.environ["MILLRACE_SIM_PEERS"] = peers
+            found = problem_of_mode(seed, folder, mode)
+            if found and (not is_race or DATA_RACE in found):
+                reason = DATA_RACE if is_race else found.split("\n")[0]
+                return f'in the mode "{mode}": {reason}'
+    return None
+
+
 def planted_problems(folder, seed):
-    """The bugs that the mode does not find, and how many there are."""
-    patches = [(mode, patch) for mode in PLANTED_MODES for patch in planted_bugs.patches(mode)]
-    problems = [] if patches else ["no bugs are planted"]
-    right = run_failures.PLUGIN
-    for mode, patch in patches:
+    """The bugs that no mode finds, and how many there are."""
+    is_tsan = "-fsanitize=thread" in planted_bugs.commands_of(planted_bugs.PLUGIN)[-1]
+    wanted = PLANTED | (RACES if is_tsan else {})
+    patches = [(name, modes, patch) for name, modes in wanted.items()
+               for patch in planted_bugs.patches(name)]
+    known = {patch for name in PLANTED | RACES for patch in planted_bugs.patches(name)}
+    problems = [f"{os.path.basename(patch)}: in no mode" for first in PATCHES
+                for patch in planted_bugs.patches(first) if patch not in known]
+    right, environment = run_failures.PLUGIN, dict(os.environ)
+    for name in SANITIZERS:  # these reports are wanted, so they are not kept for others
+        os.environ[name] = os.environ.get(name, "") + ":log_path=stderr"
+    for name, modes, patch in patches:
         with tempfile.TemporaryDirectory() as work:
             run_failures.PLUGIN = planted_bugs.plugin_with(patch, work)
-            found = None
-            for peers in PEERS:
-                os.environ["MILLRACE_SIM_PEERS"] = peers
-                found = found or problem_of_mode(seed, folder, mode)
-        name = os.path.basename(patch)
-        reason = found.split("\n")[0] if found else "not found"
-        print(f"{name}: {reason}", flush=True)
-        problems += [] if found else [f"{name}: not found"]
+            found = find(folder, seed, modes, name in RACES)
+        print(f"{os.path.basename(patch)}: {found or 'not found'}", flush=True)
+        problems += [] if found else [f"{os.path.basename(patch)}: not found"]
     run_failures.PLUGIN = right
+    os.environ.update(environment)
     return problems, len(patches)
 
 

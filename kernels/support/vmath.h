@@ -33,8 +33,25 @@ static inline double vmath_f64(uint64_t bits) {
     return v;
 }
 
-/* x = n·ln 2 + r. The power 2^n is given as two factors, because n may exceed what one exponent
- * holds. */
+/* a·b + c and c - a·b, rounded once where the processor does so in one instruction, else twice. exp
+ * is written with these functions, so that the compiler has no choice: the loops of all instruction
+ * sets with FMA, and compiled runs (kernels/cpu/emit), give the same bits. */
+#ifdef __FMA__
+static inline float vmath_fma_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+static inline double vmath_fma_f64(double a, double b, double c) { return __builtin_fma(a, b, c); }
+static inline float vmath_fnma_f32(float a, float b, float c) { return __builtin_fmaf(-a, b, c); }
+static inline double vmath_fnma_f64(double a, double b, double c) {
+    return __builtin_fma(-a, b, c);
+}
+#else
+static inline float vmath_fma_f32(float a, float b, float c) { return a * b + c; }
+static inline double vmath_fma_f64(double a, double b, double c) { return a * b + c; }
+static inline float vmath_fnma_f32(float a, float b, float c) { return c - a * b; }
+static inline double vmath_fnma_f64(double a, double b, double c) { return c - a * b; }
+#endif
+
+/* x = n·ln 2 + r, for x that have a power of e other than 0 and infinity. 2^n is given as two
+ * factors, because n may exceed what one exponent holds. */
 struct vmath_reduced_f32 {
     float r, em1; /* em1 = e^r - 1 */
     float scale1, scale2;
@@ -47,66 +64,70 @@ struct vmath_reduced_f64 {
 static inline struct vmath_reduced_f32 vmath_reduce_f32(float x) {
     /* 1.5 · 2^23: adding it leaves the nearest integer in the low bits */
     const float round = 12582912.0f;
-    x = x < -104.0f ? -104.0f : x;
-    x = x > 89.0f ? 89.0f : x;
-    float shifted = x * 0x1.715476p+0f + round;
+    float shifted = vmath_fma_f32(x, 0x1.715476p+0f, round);
     float n = shifted - round;
     int32_t power = (int32_t)(vmath_bits_f32(shifted) - 0x4b400000u);
     int32_t half = power >> 1;
-    float r = x - n * 0x1.62e400p-1f;
-    r -= n * 0x1.7f7d1cp-20f;
+    float r = vmath_fnma_f32(n, 0x1.62e400p-1f, x);
+    r = vmath_fnma_f32(n, 0x1.7f7d1cp-20f, r);
     float q = 0x1.6db414p-10f;
-    q = q * r + 0x1.123b46p-7f;
-    q = q * r + 0x1.55545ep-5f;
-    q = q * r + 0x1.555490p-3f;
-    q = q * r + 0.5f;
-    return (struct vmath_reduced_f32){r, q * r * r + r, vmath_f32(((uint32_t)half + 127u) << 23),
+    q = vmath_fma_f32(q, r, 0x1.123b46p-7f);
+    q = vmath_fma_f32(q, r, 0x1.55545ep-5f);
+    q = vmath_fma_f32(q, r, 0x1.555490p-3f);
+    q = vmath_fma_f32(q, r, 0.5f);
+    return (struct vmath_reduced_f32){r, vmath_fma_f32(q * r, r, r),
+                                      vmath_f32(((uint32_t)half + 127u) << 23),
                                       vmath_f32(((uint32_t)power - (uint32_t)half + 127u) << 23)};
 }
 
 static inline struct vmath_reduced_f64 vmath_reduce_f64(double x) {
     const double round = 0x1.8p52;
-    x = x < -746.0 ? -746.0 : x;
-    x = x > 710.0 ? 710.0 : x;
-    double shifted = x * 0x1.71547652b82fep+0 + round;
+    double shifted = vmath_fma_f64(x, 0x1.71547652b82fep+0, round);
     double n = shifted - round;
     int64_t power = (int64_t)(vmath_bits_f64(shifted) - 0x4338000000000000u);
     int64_t half = power >> 1;
-    double r = x - n * 0x1.62e42fefa0000p-1;
-    r -= n * 0x1.cf79abc9e3b3ap-40;
+    double r = vmath_fnma_f64(n, 0x1.62e42fefa0000p-1, x);
+    r = vmath_fnma_f64(n, 0x1.cf79abc9e3b3ap-40, r);
     double q = 0x1.af23c2d42b84dp-26;
-    q = q * r + 0x1.288088c0e67a5p-22;
-    q = q * r + 0x1.71de17c442068p-19;
-    q = q * r + 0x1.a019c971b4d98p-16;
-    q = q * r + 0x1.a01a01a4b9826p-13;
-    q = q * r + 0x1.6c16c1739a511p-10;
-    q = q * r + 0x1.1111111110e65p-7;
-    q = q * r + 0x1.5555555554ca7p-5;
-    q = q * r + 0x1.5555555555555p-3;
-    q = q * r + 0.5;
-    return (struct vmath_reduced_f64){r, q * r * r + r, vmath_f64(((uint64_t)half + 1023u) << 52),
+    q = vmath_fma_f64(q, r, 0x1.288088c0e67a5p-22);
+    q = vmath_fma_f64(q, r, 0x1.71de17c442068p-19);
+    q = vmath_fma_f64(q, r, 0x1.a019c971b4d98p-16);
+    q = vmath_fma_f64(q, r, 0x1.a01a01a4b9826p-13);
+    q = vmath_fma_f64(q, r, 0x1.6c16c1739a511p-10);
+    q = vmath_fma_f64(q, r, 0x1.1111111110e65p-7);
+    q = vmath_fma_f64(q, r, 0x1.5555555554ca7p-5);
+    q = vmath_fma_f64(q, r, 0x1.5555555555555p-3);
+    q = vmath_fma_f64(q, r, 0.5);
+    return (struct vmath_reduced_f64){r, vmath_fma_f64(q * r, r, r),
+                                      vmath_f64(((uint64_t)half + 1023u) << 52),
                                       vmath_f64(((uint64_t)power - (uint64_t)half + 1023u) << 52)};
 }
 
 static inline float vexp_f32(float x) {
     struct vmath_reduced_f32 t = vmath_reduce_f32(x);
-    return (t.em1 + 1.0f) * t.scale1 * t.scale2;
+    float y = (t.em1 + 1.0f) * t.scale1 * t.scale2;
+    y = x < -104.0f ? 0 : y;
+    return x > 89.0f ? (float)INFINITY : y;
 }
 static inline double vexp_f64(double x) {
     struct vmath_reduced_f64 t = vmath_reduce_f64(x);
-    return (t.em1 + 1.0) * t.scale1 * t.scale2;
+    double y = (t.em1 + 1.0) * t.scale1 * t.scale2;
+    y = x < -746.0 ? 0 : y;
+    return x > 710.0 ? (double)INFINITY : y;
 }
 
-/* e^x - 1 for x <= 0 (the negative side of Elu and Selu). */
-static inline float vexpm1_negative_f32(float x) {
+/* e^x - 1 for x <= 88, such as the negative side of Elu and Selu. -0 gives 0. */
+static inline float vexpm1_low_f32(float x) {
     struct vmath_reduced_f32 t = vmath_reduce_f32(x);
     float scale = t.scale1 * t.scale2;
-    return t.em1 * scale + (scale - 1.0f);
+    float y = vmath_fma_f32(t.em1, scale, scale - 1.0f);
+    return x < -104.0f ? -1 : y;
 }
-static inline double vexpm1_negative_f64(double x) {
+static inline double vexpm1_low_f64(double x) {
     struct vmath_reduced_f64 t = vmath_reduce_f64(x);
     double scale = t.scale1 * t.scale2;
-    return t.em1 * scale + (scale - 1.0);
+    double y = vmath_fma_f64(t.em1, scale, scale - 1.0);
+    return x < -746.0 ? -1 : y;
 }
 
 /* log x for normal, positive, finite x. w = m · 2^e with m in [√½, √2). */
@@ -147,24 +168,25 @@ static inline double vlog1p_positive_f64(double u) {
     return vlog_normal_f64(w) + lost / w;
 }
 
-/* Both tails keep their precision, because exp never overflows here. */
+/* Both tails keep their precision, because exp never overflows here. Of a NaN, sigmoid and tanh are
+ * that NaN, whatever the instructions before make of it. */
 static inline float vsigmoid_f32(float x) {
-    float e = vexp_f32(-fabsf(x));
-    return (x < 0 ? e : 1) / (1 + e);
+    float e = vexp_f32(-fabsf(x)), r = (x < 0 ? e : 1) / (1 + e);
+    return x == x ? r : x + x;
 }
 static inline double vsigmoid_f64(double x) {
-    double e = vexp_f64(-fabs(x));
-    return (x < 0 ? e : 1) / (1 + e);
+    double e = vexp_f64(-fabs(x)), r = (x < 0 ? e : 1) / (1 + e);
+    return x == x ? r : x + x;
 }
 
 /* tanh |x| = -m / (2 + m) with m = e^(-2|x|) - 1, which does not cancel near zero. */
 static inline float vtanh_f32(float x) {
-    float m = vexpm1_negative_f32(-2 * fabsf(x));
-    return copysignf(m / (2 + m), x);
+    float m = vexpm1_low_f32(-2 * fabsf(x));
+    return x == x ? copysignf(m / (2 + m), x) : x + x;
 }
 static inline double vtanh_f64(double x) {
-    double m = vexpm1_negative_f64(-2 * fabs(x));
-    return copysign(m / (2 + m), x);
+    double m = vexpm1_low_f64(-2 * fabs(x));
+    return x == x ? copysign(m / (2 + m), x) : x + x;
 }
 
 #endif

@@ -84,7 +84,7 @@ FOR_REAL(RELU6_GRAD)
 FOR_FLOAT(LEAKY_RELU)
 FOR_FLOAT(LEAKY_RELU_GRAD)
 
-#define ELU(s, T) FORWARD(elu, s, T, v < 0 ? vexpm1_negative_##s(v) : v)
+#define ELU(s, T) FORWARD(elu, s, T, v < 0 ? vexpm1_low_##s(v) : v)
 #define ELU_GRAD(s, T) BACKWARD(elu_grad, s, T, v < 0 ? (v + 1) * g : g)
 FOR_FLOAT(ELU)
 FOR_FLOAT(ELU_GRAD)
@@ -93,7 +93,7 @@ FOR_FLOAT(ELU_GRAD)
 #define SELU_SCALE 1.0507009873554804934193349852946
 #define SELU_SCALE_ALPHA 1.7580993408473768599402175208123
 #define SELU(s, T) \
-    FORWARD(selu, s, T, v < 0 ? (T)SELU_SCALE_ALPHA * vexpm1_negative_##s(v) : (T)SELU_SCALE * v)
+    FORWARD(selu, s, T, v < 0 ? (T)SELU_SCALE_ALPHA * vexpm1_low_##s(v) : (T)SELU_SCALE * v)
 #define SELU_GRAD(s, T) \
     BACKWARD(selu_grad, s, T, v < 0 ? g * (v + (T)SELU_SCALE_ALPHA) : g * (T)SELU_SCALE)
 FOR_FLOAT(SELU)

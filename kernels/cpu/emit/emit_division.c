@@ -35,33 +35,39 @@
  * Where it holds: c is in [2^-m, 2^m], and |x| in [2^(1-n), 2^(1+n)] (limits, below). This keeps q
  * normal, and d a multiple of the least number. A zero gives d = +0, and then q - d·r is q with its
  * sign, because c > 0. For any other x in a vector the loop takes the processor's division. */
-#include <math.h>
 #include <string.h>
 
 #include "common/base/base.h"
 #include "kernels/cpu/emit/emit_internal.h"
 
-static const struct limits { int m, n; } limits[] = {{28, 96}, {100, 900}}; /* of 4 and 8 bytes */
+static const struct limits {
+    double least, most; /* 2^-m, 2^m */
+    int n;
+} limits[] = {{0x1p-28, 0x1p28, 96}, {0x1p-100, 0x1p100, 900}}; /* of 4 and 8 bytes */
 
 enum emit_division emit_division_by(const void *divisor, int width) {
+    const struct limits *of = &limits[width == 8];
     float narrow;
     double c;
+    uint64_t bits;
     memcpy(&narrow, divisor, sizeof(narrow));
     c = (double)narrow;
     if (width == 8)
         memcpy(&c, divisor, sizeof(c));
-    int m = limits[width == 8].m, exponent;
-    if (!(c >= ldexp(1, -m) && c <= ldexp(1, m)))
+    memcpy(&bits, &c, sizeof(bits));
+    if (!(c >= of->least && c <= of->most))
         return EMIT_DIVIDE;
-    return frexp(c, &exponent) == 0.5 ? EMIT_MULTIPLY : EMIT_CORRECT;
+    return bits << 12 == 0 ? EMIT_MULTIPLY : EMIT_CORRECT; /* is the significand 1? */
 }
 
 /* One comparison of integers finds the x that are neither zero nor within the limits. The doubled
  * bits of x have no sign. The offset makes them a distance from those of 2.0, whose amount is
  * compared with the reach. A zero becomes the least integer, whose amount is again negative.
- * Of 8 bytes only the upper half is compared. Therefore 1 is first taken from the whole, so that a
- * small number is no zero, and the offset gives 1 back to the half. */
-uint64_t emit_division_offset(int width) { return width == 8 ? 0x80000001ull << 32 : 0x80000000; }
+ * Of 8 bytes AVX2 compares only the upper half. Therefore 1 is first taken from the whole, so that
+ * a small number is no zero, and the offset gives 1 back to the half. */
+uint64_t emit_division_offset(int width, bool has_halves) {
+    return has_halves ? 0x80000001ull << 32 : 1ull << (8 * width - 1);
+}
 uint64_t emit_division_reach(int width) {
     uint64_t n = (uint64_t)limits[width == 8].n;
     return width == 8 ? n << (32 + 21) : n << 24;

@@ -8,10 +8,12 @@
 
 /* How the operation's instruction takes its sources. */
 enum vector_shape {
-    VECTOR_LEAF,     /* there is none: the value is in memory until a register needs it */
-    VECTOR_TWO,      /* result, source 0, source 1 */
-    VECTOR_ONE,      /* result, source 0 */
-    VECTOR_SELECT,   /* source 0, or source 1 where the mask, source 2, is set */
+    VECTOR_LEAF,    /* there is none: the value is in memory until a register needs it */
+    VECTOR_TWO,     /* result, source 0, source 1 */
+    VECTOR_ONE,     /* result, source 0 */
+    VECTOR_SELECT,  /* source 0, or source 1 where the mask, source 2, is set */
+    VECTOR_MUL_ADD, /* source 2 plus or minus source 0 · source 1; three forms, behind each other */
+    VECTOR_SHIFT,   /* result, source 0, by imm bits */
     VECTOR_QUOTIENT, /* source 0 / source 1, whose reciprocal is source 2 */
     VECTOR_STORE,
 };
@@ -65,6 +67,7 @@ enum emit_division {
 struct emitter {
     struct vector_op ops[EMIT_MAX_VECTOR_OPS];
     int n_ops, width;
+    int n_turns; /* vectors of an iteration: EMIT_TURNS, or 1 */
     bool is_full;
     uint8_t n_pointers;
     enum emit_division division;
@@ -75,8 +78,9 @@ struct emitter {
 
 /* Returns the value. Sources that the operation does not have are -1. */
 int emit_add(struct emitter *e, enum vector_operation operation, int a, int b, int c, int imm);
-/* The same number in all elements. */
+/* The same number in all elements: by its bits, and rounded to the width. */
 int emit_bits(struct emitter *e, uint64_t bits);
+int emit_number(struct emitter *e, double x);
 
 /* emit_rows.c: adds the operations of an instruction; returns the result's value. */
 int emit_row_lower(struct emitter *e, const struct emit_instruction *instruction,
@@ -84,16 +88,25 @@ int emit_row_lower(struct emitter *e, const struct emit_instruction *instruction
 /* For tests: the table's rows. False: there are no more. */
 bool emit_row_at(size_t i, const char **ret_op, dtype_set *ret_in, dtype_set *ret_out);
 
+/* emit_functions.c: exp and similar functions, as vmath.h computes them. erf only of floats. */
+int emit_exp(struct emitter *e, int x);
+int emit_tanh(struct emitter *e, int x);
+int emit_sigmoid(struct emitter *e, int x);
+int emit_erf(struct emitter *e, int x);
+
 /* emit_division.c: x / c as `division` of the emitter says. */
 int emit_divide(struct emitter *e, int x, int c);
 /* Says how to divide by an element. EMIT_CORRECT is also right where EMIT_MULTIPLY is. */
 enum emit_division emit_division_by(const void *divisor, int width);
 /* For the loop's comparison of a dividend. */
-uint64_t emit_division_offset(int width);
+uint64_t emit_division_offset(int width, bool has_halves);
 uint64_t emit_division_reach(int width);
 
+/* Before code is made; for tests. Default: vectors of 512 bits where the processor has them. */
+void emit_set_wide(bool may_be_wide);
+
 /* emit_loop.c: makes the function of a run. Its arguments are the pointers, operands first, and a
- * number of elements that is a positive multiple of those of EMIT_TURNS vectors. */
+ * number of elements that is a positive multiple of those of n_turns vectors. */
 void emit_loop(struct emitter *e, struct x86 *a);
 
 #endif

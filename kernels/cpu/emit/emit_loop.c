@@ -11,9 +11,8 @@
 #include "kernels/cpu/emit/emit_internal.h"
 
 enum {
-    N_REGISTERS = 15, /* the last one is for what an operation needs in passing */
-    PASSING = 15,
-    VECTOR_BYTES = 32,
+    MAX_REGISTERS = 31,
+    MASK_REGISTER = 1, /* k1, where comparisons of 512 bits put their result */
     N_POINTERS = EMIT_MAX_OPERANDS + EMIT_MAX_VECTORS,
     MAX_DETOURS = 256,
 };
@@ -37,8 +36,10 @@ struct loop {
     struct x86 *a;
     int register_of[EMIT_MAX_VECTOR_OPS]; /* -1: none */
     int slot_of[EMIT_MAX_VECTOR_OPS];     /* in the frame; -1: none */
-    int value_in[N_REGISTERS];            /* -1: the register is free */
-    unsigned pinned;                      /* registers that the operation reads */
+    int value_in[MAX_REGISTERS];          /* -1: the register is free */
+    int n_registers, vector_bytes;
+    int passing;     /* the last register, for what an operation needs in passing */
+    unsigned pinned; /* registers that the operation reads */
     int n_slots, at;
     enum x86_gpr pointers[N_POINTERS];
     int one_slots[N_POINTERS], reciprocal_slots[N_POINTERS];
@@ -64,13 +65,13 @@ static struct x86_place in_register(int number) {
     return (struct x86_place){.kind = X86_REGISTER, .number = number};
 }
 
-static struct x86_place in_frame(int slot) {
-    return (struct x86_place){.kind = X86_FRAME, .offset = slot * VECTOR_BYTES};
+static struct x86_place in_frame(const struct loop *l, int slot) {
+    return (struct x86_place){.kind = X86_FRAME, .offset = slot * l->vector_bytes};
 }
 
 static struct x86_place element_of(const struct loop *l, const struct vector_op *op) {
     bool is_bool = l->e->pointer_types[op->pointer] == DT_BOOL;
-    int vector = is_bool ? VECTOR_BYTES / l->e->width : VECTOR_BYTES;
+    int vector = is_bool ? l->vector_bytes / l->e->width : l->vector_bytes;
     return (struct x86_place){.kind = X86_ELEMENT,
                               .number = (int)l->pointers[op->pointer],
                               .offset = op->turn * vector,
@@ -89,13 +90,13 @@ static struct x86_place memory_of(const struct loop *l, int value) {
     if (op->operation == VECTOR_OP_LOAD)
         return element_of(l, op);
     if (op->operation == VECTOR_OP_ONE)
-        return in_frame(l->one_slots[op->pointer]);
+        return in_frame(l, l->one_slots[op->pointer]);
     if (op->operation == VECTOR_OP_RECIPROCAL)
-        return in_frame(l->reciprocal_slots[op->pointer]);
+        return in_frame(l, l->reciprocal_slots[op->pointer]);
     if (op->operation == VECTOR_OP_NUMBER)
         return number_place(l, op->bits);
     CHECK(l->slot_of[value] >= 0);
-    return in_frame(l->slot_of[value]);
+    return in_frame(l, l->slot_of[value]);
 }
 
 /* ---- registers ---- */
@@ -114,7 +115,7 @@ static void give_up(struct loop *l, int number) {
     bool is_leaf = shapes[op->operation].shape == VECTOR_LEAF;
     if (!is_leaf && l->slot_of[value] < 0) {
         l->slot_of[value] = l->n_slots++;
-        x86_vector(l->a, X86_STORE_UPS, number, 0, in_frame(l->slot_of[value]), -1);
+        x86_vector(l->a, X86_STORE_UPS, number, 0, in_frame(l, l->slot_of[value]), -1);
     }
     l->register_of[value] = -1;
     l->value_in[number] = -1;
@@ -122,7 +123,7 @@ static void give_up(struct loop *l, int number) {
 
 static int take_register(struct loop *l, int value) {
     int found = -1, latest = -1;
-    for (int r = 0; r < N_REGISTERS && (found < 0 || l->value_in[found] >= 0); r++) {
+    for (int r = 0; r < l->n_registers && (found < 0 || l->value_in[found] >= 0); r++) {
         int use = l->value_in[r] < 0 ? INT32_MAX : next_use(l, l->value_in[r]);
         if (l->pinned >> r & 1 || use <= latest)
             continue;
@@ -189,16 +190,22 @@ static void add_store(struct loop *l, const struct vector_op *op) {
     if (op->operation == VECTOR_OP_STORE) {
         x86_vector(l->a, X86_STORE_UPS, number, 0, place, -1);
     } else { /* masks to bytes of 1 and 0 */
-        struct x86_place passing = in_register(PASSING);
+        struct x86_place passing = in_register(l->passing);
         x86_vector(l->a, X86_EXTRACTI128, number, 0, passing, 1);
-        x86_vector(l->a, X86_PACKSSDW_X, PASSING, number, passing, -1);
-        x86_vector(l->a, X86_PACKSSWB_X, PASSING, PASSING, passing, -1);
+        x86_vector(l->a, X86_PACKSSDW_X, l->passing, number, passing, -1);
+        x86_vector(l->a, X86_PACKSSWB_X, l->passing, l->passing, passing, -1);
         if (l->e->width == 8)
-            x86_vector(l->a, X86_PACKSSWB_X, PASSING, PASSING, passing, -1);
-        x86_vector(l->a, X86_PABSB_X, PASSING, 0, passing, -1);
-        x86_vector(l->a, l->e->width == 8 ? X86_MOVD_STORE : X86_MOVQ_STORE, PASSING, 0, place, -1);
+            x86_vector(l->a, X86_PACKSSWB_X, l->passing, l->passing, passing, -1);
+        x86_vector(l->a, X86_PABSB_X, l->passing, 0, passing, -1);
+        x86_vector(l->a, l->e->width == 8 ? X86_MOVD_STORE : X86_MOVQ_STORE, l->passing, 0, place,
+                   -1);
     }
     release_sources(l);
+}
+
+static bool is_comparison(const struct vector_op *op) {
+    return op->operation == VECTOR_OP_COMPARE || op->operation == VECTOR_OP_EQUAL_INT ||
+           op->operation == VECTOR_OP_GREATER_INT;
 }
 
 static void add_operation(struct loop *l, const struct vector_op *op) {
@@ -212,36 +219,120 @@ static void add_operation(struct loop *l, const struct vector_op *op) {
     struct x86_place last = use_place(l, op->source[shape != VECTOR_ONE]);
     release_sources(l);
     int result = take_register(l, l->at);
-    x86_vector(l->a, form_of(l, op->operation), result, first, last, imm);
+    if (!l->a->is_wide || !is_comparison(op)) {
+        x86_vector(l->a, form_of(l, op->operation), result, first, last, imm);
+        return;
+    }
+    x86_vector(l->a, form_of(l, op->operation), MASK_REGISTER, first, last, imm);
+    x86_vector(l->a, l->e->width == 8 ? X86_MOVM2Q : X86_MOVM2D, result, 0,
+               in_register(MASK_REGISTER), -1);
 }
 
-/* A mask in the register for elements that need the processor's division. */
-static void add_range_check(struct loop *l, int mask, int dividend) {
-    struct x86_place own = in_register(mask);
-    int width = l->e->width;
-    x86_vector(l->a, form_of(l, VECTOR_OP_ADD_INT), mask, dividend, in_register(dividend), -1);
-    if (width == 8)
-        x86_vector(l->a, X86_PADDQ, mask, mask, number_place(l, ~0ull), -1);
-    x86_vector(l->a, X86_PADDD, mask, mask, number_place(l, emit_division_offset(width)), -1);
-    x86_vector(l->a, X86_PABSD, mask, 0, own, -1);
-    x86_vector(l->a, X86_PCMPGTD, mask, mask, number_place(l, emit_division_reach(width)), -1);
+static void swap(int *a, int *b) {
+    int c = *a;
+    *a = *b;
+    *b = c;
+}
+
+static bool dies_in_register(const struct loop *l, int value) {
+    return l->register_of[value] >= 0 && l->e->ops[value].last_use == l->at;
+}
+
+/* The instruction writes to a source's register: one that no later operation reads, or a copy. */
+static void add_mul_add(struct loop *l, const struct vector_op *op) {
+    enum { FORM_213 = 1, FORM_231 = 2 };
+    enum x86_form form = form_of(l, op->operation);
+    int a = op->source[0], b = op->source[1], c = op->source[2], result;
+    if (dies_in_register(l, b) || l->register_of[a] < 0)
+        swap(&a, &b);
+    if (dies_in_register(l, c)) {
+        result = use_register(l, c);
+        int first = use_register(l, a);
+        x86_vector(l->a, form + FORM_231, result, first, use_place(l, b), -1);
+    } else {
+        bool is_copied = !dies_in_register(l, a);
+        if (is_copied && l->register_of[b] < 0) /* what is copied comes from memory anyway */
+            swap(&a, &b);
+        int first = use_register(l, b);
+        struct x86_place last = use_place(l, c);
+        result = is_copied ? -1 : use_register(l, a);
+        if (is_copied) {
+            struct x86_place from = use_place(l, a);
+            result = take_register(l, l->at);
+            x86_vector(l->a, X86_MOVUPS, result, 0, from, -1);
+        }
+        x86_vector(l->a, form + FORM_213, result, first, last, -1);
+    }
+    release_sources(l);
+    l->value_in[result] = l->at;
+    l->register_of[l->at] = result;
+}
+
+/* Where vectors have 512 bits: each bit of the mask chooses, and the result is in its place. */
+static void add_wide_select(struct loop *l, const struct vector_op *op) {
+    enum { MASK_THEN_SECOND = 0xca };
+    int mask = op->source[2], yes = use_register(l, op->source[1]);
+    struct x86_place no = use_place(l, op->source[0]);
+    int result;
+    if (dies_in_register(l, mask)) {
+        result = use_register(l, mask);
+    } else {
+        struct x86_place from = use_place(l, mask);
+        result = take_register(l, l->at);
+        x86_vector(l->a, X86_MOVUPS, result, 0, from, -1);
+    }
+    x86_vector(l->a, X86_TERNLOG, result, yes, no, MASK_THEN_SECOND);
+    release_sources(l);
+    l->value_in[result] = l->at;
+    l->register_of[l->at] = result;
+}
+
+static void add_shift(struct loop *l, const struct vector_op *op) {
+    enum { RIGHT = 2, LEFT = 6 };
+    int how = op->operation == VECTOR_OP_SHIFT_LEFT ? LEFT : RIGHT;
+    int source = use_register(l, op->source[0]);
+    release_sources(l);
+    int result = take_register(l, l->at);
+    x86_vector(l->a, form_of(l, op->operation), how, result, in_register(source), op->imm);
+}
+
+/* Jumps, to a place that is set later, when an element needs the processor's division. */
+static void add_range_check(struct loop *l, int dividend) {
+    static const uint8_t is_any[] = {0x85, 0xff};                  /* test edi, edi */
+    static const uint8_t is_any_wide[] = {0xc5, 0xf8, 0x98, 0xc9}; /* kortestw k1, k1 */
+    static const uint8_t jump[] = {0x0f, 0x85, 0, 0, 0, 0};        /* jnz */
+    struct x86 *a = l->a;
+    struct x86_place passing = in_register(l->passing);
+    int width = l->e->width, mask = l->passing;
+    bool has_halves = width == 8 && !a->is_wide, has_words = width == 8 && a->is_wide;
+    x86_vector(a, form_of(l, VECTOR_OP_ADD_INT), mask, dividend, in_register(dividend), -1);
+    if (has_halves)
+        x86_vector(a, X86_PADDQ, mask, mask, number_place(l, ~0ull), -1);
+    x86_vector(a, has_words ? X86_PADDQ : X86_PADDD, mask, mask,
+               number_place(l, emit_division_offset(width, has_halves)), -1);
+    x86_vector(a, has_words ? X86_PABSQ : X86_PABSD, mask, 0, passing, -1);
+    x86_vector(a, has_words ? X86_PCMPGTQ : X86_PCMPGTD, a->is_wide ? MASK_REGISTER : mask, mask,
+               number_place(l, emit_division_reach(width)), -1);
+    if (a->is_wide) {
+        x86_bytes(a, is_any_wide, sizeof(is_any_wide));
+    } else {
+        x86_vector(a, width == 8 ? X86_MOVMSKPD : X86_MOVMSKPS, X86_RDI, 0, passing, -1);
+        x86_bytes(a, is_any, sizeof(is_any));
+    }
+    x86_bytes(a, jump, sizeof(jump));
 }
 
 /* emit_division.c has the operations, and their proof. */
 static void add_quotient(struct loop *l, const struct vector_op *op) {
-    static const uint8_t is_any[] = {0x85, 0xff, 0x0f, 0x85, 0, 0, 0, 0}; /* test edi,edi; jnz */
     bool is_wide = l->e->width == 8;
-    struct x86_place passing = in_register(PASSING);
     int x = use_register(l, op->source[0]);
     struct x86_place c = use_place(l, op->source[1]), r = use_place(l, op->source[2]);
     int q = take_register(l, l->at);
     x86_vector(l->a, is_wide ? X86_MULPD : X86_MULPS, q, x, r, -1);
-    x86_vector(l->a, X86_MOVUPS, PASSING, 0, in_register(q), -1);
-    x86_vector(l->a, is_wide ? X86_FMSUB132PD : X86_FMSUB132PS, PASSING, x, c, -1);
-    x86_vector(l->a, is_wide ? X86_FNMADD231PD : X86_FNMADD231PS, q, PASSING, r, -1);
-    add_range_check(l, PASSING, x);
-    x86_vector(l->a, is_wide ? X86_MOVMSKPD : X86_MOVMSKPS, X86_RDI, 0, passing, -1);
-    x86_bytes(l->a, is_any, sizeof(is_any));
+    x86_vector(l->a, X86_MOVUPS, l->passing, 0, in_register(q), -1);
+    x86_vector(l->a, is_wide ? X86_FMSUB132PD : X86_FMSUB132PS, l->passing, x, c, -1);
+    x86_vector(l->a, is_wide ? X86_FNMADD231PD : X86_FNMADD231PS, q, l->passing, r, -1);
+    add_range_check(l, x);
     if (l->n_detours == MAX_DETOURS)
         l->a->is_full = true;
     else
@@ -269,6 +360,12 @@ static void add_body(struct loop *l) {
             add_store(l, op);
         else if (shape == VECTOR_QUOTIENT && op->last_use >= 0)
             add_quotient(l, op);
+        else if (shape == VECTOR_MUL_ADD && op->last_use >= 0)
+            add_mul_add(l, op);
+        else if (shape == VECTOR_SELECT && op->last_use >= 0 && l->a->is_wide)
+            add_wide_select(l, op);
+        else if (shape == VECTOR_SHIFT && op->last_use >= 0)
+            add_shift(l, op);
         else if (shape != VECTOR_LEAF && op->last_use >= 0)
             add_operation(l, op);
     }
@@ -278,7 +375,7 @@ static void add_body(struct loop *l) {
 
 static const uint8_t frame_pointer[] = {0x48, 0x89, 0xe5};          /* mov rbp, rsp */
 static const uint8_t frame_grow[] = {0x48, 0x81, 0xec, 0, 0, 0, 0}; /* sub rsp, imm32 */
-static const uint8_t frame_align[] = {0x48, 0x83, 0xe4, 0xe0};      /* and rsp, -32 */
+static const uint8_t frame_align[] = {0x48, 0x83, 0xe4, 0xc0};      /* and rsp, -64 */
 static const uint8_t frame_drop[] = {0x48, 0x8d, 0x65};             /* lea rsp, [rbp + imm8] */
 static const uint8_t first_element[] = {0x31, 0xc9};                /* xor ecx, ecx */
 static const uint8_t next_vector[] = {0x48, 0x83, 0xc1};            /* add rcx, imm8 */
@@ -289,27 +386,27 @@ static const uint8_t return_to_caller[] = {0xc3};
 static void broadcast_one(struct loop *l, int pointer) {
     struct x86 *a = l->a;
     struct x86_place element = {.kind = X86_ELEMENT, .number = X86_RAX},
-                     passing = in_register(PASSING);
+                     passing = in_register(l->passing);
     x86_load_pointer(a, X86_RAX, pointer);
     if (l->e->pointer_types[pointer] == DT_BOOL) { /* twice: zero?, and not that */
-        x86_vector(a, X86_BROADCASTB, PASSING, 0, element, -1);
-        x86_vector(a, X86_PCMPEQB, PASSING, PASSING, number_place(l, 0), -1);
-        x86_vector(a, X86_PCMPEQB, PASSING, PASSING, number_place(l, 0), -1);
+        x86_vector(a, X86_BROADCASTB, l->passing, 0, element, -1);
+        x86_vector(a, X86_PCMPEQB, l->passing, l->passing, number_place(l, 0), -1);
+        x86_vector(a, X86_PCMPEQB, l->passing, l->passing, number_place(l, 0), -1);
     } else {
-        x86_vector(a, l->e->width == 8 ? X86_BROADCASTSD : X86_BROADCASTSS, PASSING, 0, element,
+        x86_vector(a, l->e->width == 8 ? X86_BROADCASTSD : X86_BROADCASTSS, l->passing, 0, element,
                    -1);
     }
     l->one_slots[pointer] = l->n_slots++;
-    x86_vector(a, X86_STORE_UPS, passing.number, 0, in_frame(l->one_slots[pointer]), -1);
+    x86_vector(a, X86_STORE_UPS, passing.number, 0, in_frame(l, l->one_slots[pointer]), -1);
 }
 
 static void add_reciprocal(struct loop *l, int pointer) {
     static const uint64_t one[] = {0x3f800000, 0x3ff0000000000000};
-    x86_vector(l->a, X86_MOVUPS, PASSING, 0, number_place(l, one[l->e->width == 8]), -1);
-    x86_vector(l->a, form_of(l, VECTOR_OP_DIV), PASSING, PASSING, in_frame(l->one_slots[pointer]),
-               -1);
+    x86_vector(l->a, X86_MOVUPS, l->passing, 0, number_place(l, one[l->e->width == 8]), -1);
+    x86_vector(l->a, form_of(l, VECTOR_OP_DIV), l->passing, l->passing,
+               in_frame(l, l->one_slots[pointer]), -1);
     l->reciprocal_slots[pointer] = l->n_slots++;
-    x86_vector(l->a, X86_STORE_UPS, PASSING, 0, in_frame(l->reciprocal_slots[pointer]), -1);
+    x86_vector(l->a, X86_STORE_UPS, l->passing, 0, in_frame(l, l->reciprocal_slots[pointer]), -1);
 }
 
 static void add_pointers(struct loop *l) {
@@ -330,12 +427,15 @@ static void add_pointers(struct loop *l) {
 }
 
 void emit_loop(struct emitter *e, struct x86 *a) {
-    struct loop l = {.e = e, .a = a};
+    struct loop l = {.e = e,
+                     .a = a,
+                     .vector_bytes = a->is_wide ? 64 : 32,
+                     .n_registers = a->is_wide ? 31 : 15,
+                     .passing = a->is_wide ? 31 : 15};
     int n_vectors = 0;
-    a->lane = e->width;
     for (int i = 0; i < e->n_ops; i++)
         l.register_of[i] = l.slot_of[i] = -1;
-    for (int r = 0; r < N_REGISTERS; r++)
+    for (int r = 0; r < MAX_REGISTERS; r++)
         l.value_in[r] = -1;
     for (int i = 0; i < e->n_pointers; i++)
         n_vectors += !e->is_one[i];
@@ -350,7 +450,7 @@ void emit_loop(struct emitter *e, struct x86 *a) {
     add_pointers(&l);
     size_t begin = a->size;
     add_body(&l);
-    uint8_t step = (uint8_t)(EMIT_TURNS * VECTOR_BYTES / e->width);
+    uint8_t step = (uint8_t)(e->n_turns * l.vector_bytes / e->width);
     x86_bytes(a, next_vector, sizeof(next_vector));
     x86_bytes(a, &step, 1);
     x86_bytes(a, is_more, sizeof(is_more));
@@ -364,6 +464,6 @@ void emit_loop(struct emitter *e, struct x86 *a) {
     x86_pop(a, X86_RBP);
     x86_bytes(a, return_to_caller, sizeof(return_to_caller));
     add_detours(&l);
-    x86_patch_i32(a, frame_at, (int64_t)(l.n_slots * VECTOR_BYTES));
+    x86_patch_i32(a, frame_at, (int64_t)(l.n_slots * l.vector_bytes));
     x86_finish(a);
 }

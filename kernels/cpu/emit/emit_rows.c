@@ -54,7 +54,7 @@ static int compare(struct emitter *e, int a, int b, int how) {
 static int choose(struct emitter *e, int mask, int yes, int no) {
     return emit_add(e, VECTOR_OP_SELECT, no, yes, mask, 0);
 }
-static int number(struct emitter *e, double x) {
+int emit_number(struct emitter *e, double x) {
     float narrow = (float)x;
     uint32_t bits;
     uint64_t wide;
@@ -62,6 +62,7 @@ static int number(struct emitter *e, double x) {
     memcpy(&wide, &x, sizeof(wide));
     return emit_bits(e, e->width == 4 ? bits : wide);
 }
+static int number(struct emitter *e, double x) { return emit_number(e, x); }
 static int ones(struct emitter *e) { return emit_bits(e, e->width == 4 ? 0xffffffff : ~0ull); }
 static int sign_bit(struct emitter *e) { return emit_bits(e, 1ull << (8 * e->width - 1)); }
 static int no(struct emitter *e, int mask) { return two(e, VECTOR_OP_XOR, mask, ones(e)); }
@@ -217,6 +218,11 @@ LOWER(rsqrt_grad) {
     return r;
 }
 
+LOWER(exp) { return emit_exp(e, x[0]); }
+LOWER(tanh) { return emit_tanh(e, x[0]); }
+LOWER(sigmoid) { return emit_sigmoid(e, x[0]); }
+LOWER(erf) { return emit_erf(e, x[0]); }
+
 /* ---- the table ---- */
 
 #define F32 DTYPE_BIT(DT_FLOAT)
@@ -280,6 +286,8 @@ static const struct emit_row rows[] = {
     {"Relu6", FLOATS, OWN(relu6)},                 {"Relu6Grad", FLOATS, OWN(relu6_grad)},
     {"SigmoidGrad", FLOATS, OWN(sigmoid_grad)},    {"TanhGrad", FLOATS, OWN(tanh_grad)},
     {"SqrtGrad", FLOATS, OWN(sqrt_grad)},          {"RsqrtGrad", FLOATS, OWN(rsqrt_grad)},
+    {"Exp", FLOATS, OWN(exp)},                     {"Tanh", FLOATS, OWN(tanh)},
+    {"Sigmoid", FLOATS, OWN(sigmoid)},             {"Erf", F32, OWN(erf)},
 };
 // clang-format on
 

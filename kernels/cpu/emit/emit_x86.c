@@ -4,11 +4,19 @@
 #include <string.h>
 
 static const struct form {
-    uint8_t prefix, map, w, l, opcode;
+    uint8_t prefix, map, w, l, wide_w, opcode;
 } forms[X86_N_FORMS] = {
-#define X86_FORM(name, prefix, map, w, l, opcode) {prefix, map, w, l, opcode},
+#define X86_FORM(name, prefix, map, w, l, wide_w, opcode) {prefix, map, w, l, wide_w, opcode},
 #include "kernels/cpu/emit/emit_x86_forms.inc"
 };
+
+void x86_init(struct x86 *a, int lane, bool is_wide) {
+    a->size = 0;
+    a->is_full = false;
+    a->n_constants = a->n_fixes = 0;
+    a->lane = lane;
+    a->is_wide = is_wide;
+}
 
 void x86_bytes(struct x86 *a, const void *bytes, size_t n) {
     if (a->size + n > X86_MAX_BYTES) {
@@ -54,7 +62,7 @@ static void add_place(struct x86 *a, int reg, const struct x86_place *place, boo
     case X86_ELEMENT: /* with a distance also of 0, which rbp and r13 need as a base */
         add_byte(a, mod_rm(1, reg, SIB));
         add_byte(a, mod_rm(place->scale, X86_RCX, place->number));
-        add_byte(a, place->offset);
+        add_byte(a, a->is_wide ? place->offset / 64 : place->offset); /* EVEX counts vectors */
         break;
     case X86_FRAME:
         add_byte(a, mod_rm(2, reg, SIB));
@@ -69,15 +77,26 @@ static void add_place(struct x86 *a, int reg, const struct x86_place *place, boo
     }
 }
 
+/* All bits of registers' numbers are inverted. The index, rcx, needs no X. */
+static void add_vex(struct x86 *a, const struct form *f, int reg, int second, int rm) {
+    add_byte(a, 0xc4);
+    add_byte(a, (reg < 8) << 7 | 1 << 6 | (rm < 8) << 5 | f->map);
+    add_byte(a, f->w << 7 | (~second & 15) << 3 | f->l << 2 | f->prefix);
+}
+
+static void add_evex(struct x86 *a, const struct form *f, int reg, int second, int rm) {
+    enum { BITS_512 = 2 << 5 };
+    add_byte(a, 0x62);
+    add_byte(a, (~reg & 8) << 4 | (~rm & 16) << 2 | (~rm & 8) << 2 | (~reg & 16) | f->map);
+    add_byte(a, f->wide_w << 7 | (~second & 15) << 3 | 1 << 2 | f->prefix);
+    add_byte(a, BITS_512 | (~second & 16) >> 1);
+}
+
 void x86_vector(struct x86 *a, enum x86_form form, int reg, int second, struct x86_place place,
                 int imm) {
     const struct form *f = &forms[form];
     bool has_number = place.kind == X86_REGISTER || place.kind == X86_ELEMENT;
-    int high_rm = has_number && place.number >= 8;
-    add_byte(a, 0xc4);
-    /* R, X and B are inverted; the index, rcx, needs no X */
-    add_byte(a, (reg < 8) << 7 | 1 << 6 | !high_rm << 5 | f->map);
-    add_byte(a, f->w << 7 | (~second & 15) << 3 | f->l << 2 | f->prefix);
+    (a->is_wide ? add_evex : add_vex)(a, f, reg, second, has_number ? place.number : 0);
     add_byte(a, f->opcode);
     add_place(a, reg, &place, imm >= 0);
     if (imm >= 0)
@@ -116,16 +135,16 @@ void x86_load_pointer(struct x86 *a, enum x86_gpr reg, int index) {
 }
 
 void x86_finish(struct x86 *a) {
-    enum { VECTOR = 32 };
-    while (a->size % VECTOR && !a->is_full)
+    const size_t vector = a->is_wide ? 64 : 32;
+    while (a->size % vector && !a->is_full)
         add_byte(a, 0xcc);
     size_t first = a->size;
     for (int i = 0; i < a->n_constants; i++)
-        for (int at = 0; at < VECTOR; at += a->lane)
+        for (size_t at = 0; at < vector; at += (size_t)a->lane)
             x86_bytes(a, &a->constants[i], (size_t)a->lane);
     for (int i = 0; i < a->n_fixes; i++) {
         const struct x86_fix *fix = &a->fixes[i];
         x86_patch_i32(a, fix->at,
-                      (int64_t)(first + (size_t)fix->constant * VECTOR) - (int64_t)fix->end);
+                      (int64_t)(first + (size_t)fix->constant * vector) - (int64_t)fix->end);
     }
 }

@@ -1,5 +1,6 @@
-/* Encodes the instructions of x86-64 with AVX2 that loops of vectors need. All vectors have 256
- * bits, unless a form says otherwise. Registers have the numbers of the architecture. */
+/* Encodes the instructions of x86-64 with AVX2 or AVX-512 that loops of vectors need. All vectors
+ * have 256 or 512 bits, unless a form says otherwise. Registers have the numbers of the
+ * architecture. */
 #ifndef MILLRACE_KERNELS_CPU_EMIT_EMIT_X86_H
 #define MILLRACE_KERNELS_CPU_EMIT_EMIT_X86_H
 
@@ -48,6 +49,7 @@ enum { X86_MAX_BYTES = 32768, X86_MAX_CONSTANTS = 96 };
 struct x86 {
     uint8_t bytes[X86_MAX_BYTES];
     size_t size;
+    bool is_wide; /* vectors have 512 bits, and there are 32 of them (AVX-512 F, BW, DQ) */
     bool is_full; /* something did not fit: the code is of no use */
     uint64_t constants[X86_MAX_CONSTANTS];
     int n_constants, lane; /* the bytes of an element: how often a vector has a constant */
@@ -57,6 +59,9 @@ struct x86 {
     } fixes[X86_MAX_BYTES / 16];
     int n_fixes;
 };
+
+/* The caller's memory need not be cleared. */
+void x86_init(struct x86 *a, int lane, bool is_wide);
 
 /* `reg` is the register in ModRM, `second` the one in VEX (0 where the form has none), and imm < 0
  * says that there is no immediate byte. */

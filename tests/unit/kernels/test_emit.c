@@ -15,6 +15,7 @@
 #include "common/graph/graph_text.h"
 #include "kernels/cpu/emit/emit_internal.h"
 #include "kernels/cpu/fused/fused_internal.h"
+#include "kernels/support/isa.h"
 
 enum {
     MAX_ELEMENTS = 1000,
@@ -202,7 +203,7 @@ static void check_row(struct case_of *c, char *const *memory) {
         if (!may_have_ones(c, &kernel, ones))
             continue;
         struct emit_code *code = code_of(c, ones);
-        for (int64_t n = 1; n <= 70; n++)
+        for (int64_t n = 1; n <= 130; n++)
             check_length(c, &kernel, code, memory, ones, n);
         check_length(c, &kernel, code, memory, ones, MAX_ELEMENTS);
         emit_code_free(code);
@@ -211,13 +212,11 @@ static void check_row(struct case_of *c, char *const *memory) {
     graph_fini(&graph);
 }
 
-static void test_every_row_gives_the_bits_of_its_kernel(void **state) {
+static int check_rows(void) {
     struct case_of c;
     dtype_set in, out;
     char *memory[5];
     int n = 0;
-    if (is_skipped())
-        return;
     for (int i = 0; i < 5; i++)
         memory[i] = guarded_new();
     for (size_t i = 0; emit_row_at(i, &c.op, &in, &out); i++)
@@ -233,53 +232,70 @@ static void test_every_row_gives_the_bits_of_its_kernel(void **state) {
             }
     for (int i = 0; i < 5; i++)
         munmap(memory[i], GUARDED_BYTES + 4096);
-    print_message("%d pairs of an op and dtypes\n", n);
-    assert_true(n > 150);
+    return n;
+}
+
+static void test_every_row_gives_the_bits_of_its_kernel(void **state) {
+    if (is_skipped())
+        return;
+    for (int is_wide = 0; is_wide < 2; is_wide++) { /* the second time with AVX-512, if there is */
+        emit_set_wide(is_wide);
+        int n = check_rows();
+        print_message("%d pairs of an op and dtypes\n", n);
+        assert_true(n > 150);
+    }
 }
 
 /* ---- encodings ---- */
 
-/* The forms of operations with registers only, with an immediate byte or -1. */
+enum { UNARY = 1, READS_RESULT = 2, ONLY_256 = 4, ONLY_512 = 8 };
+
+/* The forms of operations with registers only, with an immediate byte or -1. What is in the mask's
+ * place is the result's earlier value where the form reads that. */
 static const struct {
     enum x86_form form;
-    int imm;
-    bool is_unary;
-    bool reads_result; /* in place of the mask */
-} register_forms[] = {{X86_ADDPS, -1, false},
-                      {X86_SUBPD, -1, false},
-                      {X86_DIVPS, -1, false},
-                      {X86_ANDNPS, -1, false},
-                      {X86_CMPPS, 0x11, false},
-                      {X86_CMPPD, 0x1e, false},
-                      {X86_SQRTPS, -1, true},
-                      {X86_ROUNDPD, 9, true},
-                      {X86_PADDQ, -1, false},
-                      {X86_PMULLD, -1, false},
-                      {X86_PCMPGTQ, -1, false},
-                      {X86_PACKSSDW_X, -1, false},
-                      {X86_PABSD, -1, true},
-                      {X86_CVTDQ2PS, -1, true},
-                      {X86_MAXPS, -1, false},
-                      {X86_BLENDVPS, 256, false},
-                      {X86_FMSUB132PS, -1, false, true},
-                      {X86_FNMADD231PS, -1, false, true}};
+    int imm, flags;
+} register_forms[] = {
+    {X86_ADDPS, -1, 0},
+    {X86_SUBPD, -1, 0},
+    {X86_DIVPS, -1, 0},
+    {X86_ANDNPS, -1, 0},
+    {X86_CMPPS, 0x11, ONLY_256},
+    {X86_CMPPD, 0x1e, ONLY_256},
+    {X86_SQRTPS, -1, UNARY},
+    {X86_ROUNDPD, 9, UNARY},
+    {X86_PADDQ, -1, 0},
+    {X86_PMULLD, -1, 0},
+    {X86_PCMPGTQ, -1, ONLY_256},
+    {X86_PACKSSDW_X, -1, ONLY_256},
+    {X86_PABSD, -1, UNARY},
+    {X86_PABSQ, -1, UNARY | ONLY_512},
+    {X86_CVTDQ2PS, -1, UNARY},
+    {X86_MAXPS, -1, 0},
+    {X86_BLENDVPS, 256, ONLY_256},
+    {X86_TERNLOG, 0xca, READS_RESULT | ONLY_512},
+    {X86_FMADD132PS, -1, READS_RESULT},
+    {X86_FMADD213PD, -1, READS_RESULT},
+    {X86_FMSUB132PS, -1, READS_RESULT},
+    {X86_FNMADD231PS, -1, READS_RESULT},
+};
 
 /* result = form(first, second), with the mask of a blend in `mask` */
-static void run_form(size_t at, int reg, int first, int second, int mask, void *const *vectors) {
+static void run_form(size_t at, bool is_wide, const int *registers, void *const *vectors) {
     struct x86 *a = xcalloc(1, sizeof(*a));
     struct x86_place rax = {.kind = X86_ELEMENT, .number = X86_RAX};
     static const uint8_t begin[] = {0x31, 0xc9}, end[] = {0xc5, 0xf8, 0x77, 0xc3};
+    int reg = registers[0], first = registers[1], second = registers[2], mask = registers[3];
+    int flags = register_forms[at].flags;
     int imm = register_forms[at].imm == 256 ? mask << 4 : register_forms[at].imm;
-    int registers[3] = {first, second, mask};
-    a->lane = 4;
+    int loaded[3] = {first, second, flags & READS_RESULT ? reg : mask};
+    x86_init(a, 4, is_wide);
     x86_bytes(a, begin, sizeof(begin));
-    if (register_forms[at].reads_result)
-        registers[2] = reg;
     for (int i = 0; i < 3; i++) {
         x86_load_pointer(a, X86_RAX, i);
-        x86_vector(a, X86_MOVUPS, registers[i], 0, rax, -1);
+        x86_vector(a, X86_MOVUPS, loaded[i], 0, rax, -1);
     }
-    x86_vector(a, register_forms[at].form, reg, register_forms[at].is_unary ? 0 : first,
+    x86_vector(a, register_forms[at].form, reg, flags & UNARY ? 0 : first,
                (struct x86_place){.kind = X86_REGISTER, .number = second}, imm);
     x86_load_pointer(a, X86_RAX, 3);
     x86_vector(a, X86_STORE_UPS, reg, 0, rax, -1);
@@ -296,42 +312,51 @@ static void run_form(size_t at, int reg, int first, int second, int mask, void *
     free(a);
 }
 
+static void check_form(size_t at, bool is_wide) {
+    static float a[16] = {1, -2, 3, 0.5f, 100, -7, 6, 8, 5, 1, -9, 0, 2, 3, 4, -1},
+                 b[16] = {2, 2, -3, 0.25f, 4, 9, -1, 8, 1, 2, 3, -5, 7, 1, 0.5f, 3};
+    static uint32_t mask[16] = {~0u, 0, ~0u, 0, 0, ~0u, ~0u, 0, 0, 0, ~0u};
+    uint32_t expected[16], result[16];
+    size_t n_bytes = is_wide ? 64 : 32;
+    int n = is_wide ? 32 : 16;
+    bool reads_result = register_forms[at].flags & READS_RESULT;
+    run_form(at, is_wide, (int[]){0, 1, 2, 3}, (void *[]){a, b, mask, expected});
+    for (int r = 0; r < n; r++)
+        for (int turn = 0; turn < 3; turn++) {
+            int reg = turn == 0 ? r : 4, first = turn == 1 ? r : 5, second = turn == 2 ? r : 6,
+                third = (r + 1) % n;
+            if (third == first || third == second)
+                third = (r + 4) % n;
+            if (first == second || (reads_result && (reg == first || reg == second)))
+                continue;
+            run_form(at, is_wide, (int[]){reg, first, second, third},
+                     (void *[]){a, b, mask, result});
+            if (memcmp(result, expected, n_bytes) != 0)
+                fail_msg("form %zu of %zu bytes: %d, %d, %d", at, n_bytes, reg, first, second);
+        }
+}
+
 static void test_every_form_takes_every_register(void **state) {
-    float a[8] = {1, -2, 3, 0.5f, 100, -7, 6, 8}, b[8] = {2, 2, -3, 0.25f, 4, 9, -1, 8};
-    uint32_t mask[8] = {~0u, 0, ~0u, 0, 0, ~0u, ~0u, 0};
-    uint32_t expected[8], result[8];
     if (is_skipped())
         return;
-    for (size_t f = 0; f < ARRAY_LEN(register_forms); f++) {
-        run_form(f, 0, 1, 2, 3, (void *[]){a, b, mask, expected});
-        for (int r = 0; r < 16; r++)
-            for (int turn = 0; turn < 3; turn++) {
-                int reg = turn == 0 ? r : 4, first = turn == 1 ? r : 5, second = turn == 2 ? r : 6,
-                    third = (r + 1) % 16;
-                if (third == first || third == second)
-                    third = (r + 4) % 16;
-                if (first == second || (register_forms[f].reads_result && reg == first) ||
-                    (register_forms[f].reads_result && reg == second))
-                    continue;
-                run_form(f, reg, first, second, third, (void *[]){a, b, mask, result});
-                if (memcmp(result, expected, sizeof(result)) != 0)
-                    fail_msg("form %zu: ymm%d, ymm%d, ymm%d", f, reg, first, second);
-            }
+    for (size_t at = 0; at < ARRAY_LEN(register_forms); at++) {
+        if (!(register_forms[at].flags & ONLY_512))
+            check_form(at, false);
+        if (!(register_forms[at].flags & ONLY_256) && cpu_has_avx512())
+            check_form(at, true);
     }
 }
 
 /* ---- more values than registers, and as many pointers as there may be ---- */
 
-/* r[i] = x[i % 8] + one, for 30 values, all of which are alive; then their sum. */
-static void test_a_run_with_many_live_values_spills(void **state) {
-    enum { N_LIVE = 30, N_OPERANDS = 9, N = 100 };
+/* r[i] = x[i % 8] + one, for 32 values, all of which are alive; then their sum. */
+static void check_many_live_values(void) {
+    enum { N_LIVE = 32, N_OPERANDS = 9, N = 100 };
     struct emit_instruction instructions[2 * N_LIVE];
     int numbers[2 * N_LIVE][2], result = 2 * N_LIVE - 2;
     enum dtype types[N_OPERANDS];
     int64_t x[N_OPERANDS][N], made[N];
     void *pointers[N_OPERANDS + 1] = {[N_OPERANDS] = made};
-    if (is_skipped())
-        return;
     const struct emit_row *add = emit_row_find("AddV2", DT_INT64, DT_INT64),
                           *sub = emit_row_find("Sub", DT_INT64, DT_INT64);
     for (int i = 0; i < N_OPERANDS; i++) {
@@ -359,6 +384,15 @@ static void test_a_run_with_many_live_values_spills(void **state) {
         assert_int_equal(made[k], (int64_t)sum);
     }
     emit_code_free(code);
+}
+
+static void test_a_run_with_many_live_values_spills(void **state) {
+    if (is_skipped())
+        return;
+    emit_set_wide(false);
+    check_many_live_values();
+    emit_set_wide(true);
+    check_many_live_values();
 }
 
 static void test_too_many_vectors_give_no_code(void **state) {

@@ -15,6 +15,7 @@
 
 #include "common/base/base.h"
 #include "kernels/cpu/emit/emit_internal.h"
+#include "kernels/support/isa.h"
 
 enum { N = 1 << 16 };
 
@@ -326,5 +327,10 @@ int main(void) {
         cmocka_unit_test(test_div_no_nan_of_any_divisor),
         cmocka_unit_test(test_every_significand_of_a_float),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (cpu_has_avx512()) {
+        emit_set_wide(false);
+        n_failed += cmocka_run_group_tests(tests, NULL, NULL);
+    }
+    return n_failed;
 }

@@ -602,7 +602,7 @@ def cases():
     yield "streams/two functions", _two_functions
     yield "streams/gradient", _gradient
     yield "streams/several signatures", _several_signatures
-    yield "streams/on tasks", _on_tasks, {"oracle": _on_tasks_oracle}
+    yield "streams/on tasks", _on_tasks, {"oracle": _on_tasks_oracle, "is_about_tasks": True}
     yield "streams/queue", _queue
     yield "streams/variable in a body", _variable_in_body
     for way, state, has_output in itertools.product(EFFECT_WAYS, STATES, (True, False)):

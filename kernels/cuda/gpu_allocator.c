@@ -55,9 +55,13 @@ static struct status *with_holders(struct gpu_device *gpu, struct status *st) {
                  holders.largest[i].name[0] ? holders.largest[i].name : "a copied value");
     /* If there is less than the limit promises, other processes hold it. */
     size_t free_bytes, total_bytes;
-    if (gpu->api->cuMemGetInfo(&free_bytes, &total_bytes) == CUDA_SUCCESS)
+    struct status *asked = gpu_call(gpu, cuMemGetInfo, &free_bytes, &total_bytes);
+    if (asked)
+        str_addf(&text, "; %s", status_message(asked));
+    else
         str_addf(&text, "; the driver has %zu of the GPU's %zu bytes left for all processes",
                  free_bytes, total_bytes);
+    status_unref(asked);
     st = status_suffix_take(st, ": %lld of %lld bytes are in use%s",
                             (long long)atomic_load(&gpu->allocator.in_use_bytes),
                             (long long)gpu->allocator.limit_bytes, str_text(&text));

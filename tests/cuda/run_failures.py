@@ -173,7 +173,9 @@ def problem_of(case, folder, seed):
     is_out = "it could not be opened: " in output
     # Memory of a device is asked for again before the step fails.
     is_repeated = case.error == OUT_OF_MEMORY and case.call in ("cuMemCreate", "cuMemMap")
-    if not named.search(output) and not (is_repeated and not failed):
+    # The message of a step that is to find no memory, which is not printed, has it.
+    is_in_message = case.call == "cuMemGetInfo" and not is_sticky
+    if not named.search(output) and not ((is_repeated or is_in_message) and not failed):
         problem = "nothing names the call"
     elif not is_sticky and not is_out and len(failed) > 1:
         problem = "more than one step fails"
@@ -244,7 +246,7 @@ def main():
                 problem = problem or f"{n_kept} libraries are not unloaded"
             if problem or "did not end well: 0" not in output or len(failed) < 2:
                 n_failed += 1
-                print(f"lost in the phase {phase}: {problem}\n{output}", flush=True)
+                print(f"FAIL lost in the phase {phase}: {problem}\n{output}", flush=True)
         for mode in modes:
             output, calls_of_mode, problem = run(None, folder, options.seed, mode)
             # A call of the driver might hang again, so nothing of the device is given back.
@@ -254,13 +256,13 @@ def main():
                 problem = problem or f"{kept} streams are kept, not {N_STREAMS}"
             if problem or "did not end well: 0" not in output:
                 n_failed += 1
-                print(f"{mode}: {problem}\n{output}", flush=True)
+                print(f"FAIL {mode}: {problem}\n{output}", flush=True)
         lost = [Case("cuGraphLaunch", 3, error) for error in (ILLEGAL_ADDRESS, LOST) if modes]
         for case in lost:  # a replay finds that the device has failed
             output, _, problem = run(case, folder, options.seed, "segments")
             if problem or not REPLAY_FAILS.search(output) or output.count("cpu: ok") != 2:
                 n_failed += 1
-                print(f"a replay, error {case.error}: {problem}\n{output}", flush=True)
+                print(f"FAIL a replay, error {case.error}: {problem}\n{output}", flush=True)
         modes = [*modes, *lost, *(phases if modes else ())]
         cases = [case for case in all_cases(calls)
                  if not options.only or case.call in options.only.split(",")]
@@ -270,7 +272,7 @@ def main():
                 lambda case: problem_of(case, folder, options.seed), cases)):
             if problem:
                 n_failed += 1
-                print(f"{case.call}, call {case.n}, error {case.error}: {problem}", flush=True)
+                print(f"FAIL {case.call}, call {case.n}, error {case.error}: {problem}", flush=True)
     print(f"{len(cases) + len(modes) - n_failed} passed, {n_failed} failed")
     return 1 if n_failed else 0
 

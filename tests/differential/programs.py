@@ -134,6 +134,8 @@ def _array_difference(ours, theirs, options):
                 same &= (both[0] != 0) | (np.signbit(both[0]) == np.signbit(both[1]))
     else:
         same = np.asarray(ours == theirs)
+        if np.sum(~same) <= options.get("flips", 0) * same.size:
+            return None
     if np.all(same):
         return None
     where = tuple(int(i) for i in np.argwhere(~same.reshape(theirs.shape))[0])

@@ -170,9 +170,10 @@ static const struct option_row rows[] = {
         " several tasks (/job:worker) by estimated costs; cost: what has no state where a"
         " simulation by estimated costs ends soonest"), .choices = placement_names},
     {ROW("replace", OPTION_CHOICE, replace, "auto", NULL,
-        "auto: nodes that were placed by cost are placed again, at most three times for each"
-        " signature, when measured costs contradict those that they were placed by; the"
-        " placement with the shorter steps is kept; off: they stay"), .choices = replace_modes},
+        "auto: nodes that were placed by cost are placed again, once by the simple rule, and at"
+        " most three times for each signature when measured costs contradict those that they were"
+        " placed by; the placement with the shorter steps is kept; off: they stay"),
+        .choices = replace_modes},
     {ROW("cost-file", OPTION_STRING, cost_file, NULL, "PATH",
         "keep what nodes have taken in this file, for placement by cost after a restart; some "
         "steps of all sessions are measured then (default: of sessions that are placed by cost, "

@@ -50,6 +50,9 @@ struct compile_options {
     /* by task of the device table: it cannot be reached now, so the cost model moves nothing
      * there. Borrowed; NULL: there is none */
     const bool *is_away;
+    /* With PLACEMENT_COST: each node goes where the simple rule puts it, so that measured steps can
+     * be compared. */
+    bool is_by_simple_rule;
     /* The signature's present executable, if it is placed again: what has state stays where it is
      * there, and other nodes stay unless the simulated step is relevantly shorter. Borrowed. */
     const struct compiled *present;
@@ -105,6 +108,7 @@ struct compilation {
     int *cost_of, n_cost_ids; /* by id of nodes that were placed: the first of its costs, or -1 */
     struct node_placement *placement; /* where the place pass had a choice; else none */
     int n_placed;
+    bool has_rival;          /* as in struct compiled */
     struct arena arena;      /* scratch, lives as long as the compilation */
     struct compiled *result; /* filled by partition */
 };
@@ -177,6 +181,7 @@ struct compiled {
     int n_costs;
     struct node_placement *placement; /* by cost, and there was a choice (placement.h); else none */
     int n_placed;
+    bool has_rival; /* nodes were moved by cost, and the simple rule's placement would fit, too */
     int n_barrier_saves; /* as in struct compilation */
     int *saved_tasks;    /* the tasks whose values they save */
     int n_saved_tasks;

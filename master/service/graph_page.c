@@ -250,7 +250,7 @@ static void ask_tasks(struct service *service, struct graph_page *page) {
 /* A link may have been made before the signature was placed again. */
 static bool has_number(const struct executable *executable, int64_t number) {
     bool has = executable->number == number;
-    for (int i = 0; i < TRIAL_MAX_COMPILES; i++)
+    for (int i = 0; i < TRIAL_MAX_TAKES; i++)
         has |= executable->earlier_numbers[i] == number;
     return has;
 }

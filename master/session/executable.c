@@ -365,6 +365,7 @@ static void compile_work(struct session_job *session_job) {
     options.links = tasks_links(session->env->tasks);
     options.present = job->present ? job->present->compiled : NULL;
     options.is_away = job->executable->is_away;
+    options.is_by_simple_rule = job->executable->is_by_simple_rule;
     if (session->log_device_placement)
         options.placement_log = &placement;
     job->status = compile_step(&session->graph, &job->executable->signature, session->devices,
@@ -480,8 +481,9 @@ static const char **copy_names(struct arena *arena, const char *const *names, in
     return copies;
 }
 
-struct executable *executable_compile_again(struct executable *present) {
+struct executable *executable_compile_again(struct executable *present, bool is_by_simple_rule) {
     struct executable *executable = executable_new(present->session, present->key);
+    executable->is_by_simple_rule = is_by_simple_rule;
     struct signature *signature = &executable->signature;
     struct arena *arena = &executable->arena;
     *signature = present->signature;
@@ -506,7 +508,7 @@ bool executable_take_place(struct executable *other, struct executable *present)
     list_push_front(&session->lru, &other->lru_link);
     other->n_refs++;
     other->earlier_numbers[0] = present->number;
-    for (int i = 1; i < TRIAL_MAX_COMPILES; i++)
+    for (int i = 1; i < TRIAL_MAX_TAKES; i++)
         other->earlier_numbers[i] = present->earlier_numbers[i - 1];
     return true;
 }

@@ -72,11 +72,12 @@ struct executable {
     struct list live_link;           /* session->live_executables, until it is freed */
     int64_t number;                  /* among the session's, from 1 on; never used twice */
     /* those of the executables whose place it took, the last first; 0: there were no more */
-    int64_t earlier_numbers[TRIAL_MAX_COMPILES];
+    int64_t earlier_numbers[TRIAL_MAX_TAKES];
     struct replacement *replacement; /* the trial of its placement (replacement.h); or NULL */
     struct replacement *races_in;    /* the trial of the executable that it may replace; or NULL */
     const double *expected_ns;       /* of cost_rows_contradiction, in arena; or NULL */
     const bool *is_away;             /* as compile_options has it, in arena; or NULL */
+    bool is_by_simple_rule;          /* likewise */
     int64_t n_steps;                 /* that were launched */
     int64_t unsampled_ns;            /* the time of steps since the last sampled one */
     int64_t n_unsampled;             /* their number */
@@ -94,9 +95,10 @@ struct executable *session_executable(struct session *session, struct span key,
                                       void *arg);
 void executable_unref(struct executable *executable);
 /* A new executable of the same signature that starts to compile, with the placement of `present`,
- * which is compiled, as options.present. It is not in the cache. If its nodes are placed alike, it
- * is not registered, and is FAILED with ALREADY_EXISTS. The caller owns one reference. */
-struct executable *executable_compile_again(struct executable *present);
+ * which is compiled, as options.present, by costs or by the simple rule. It is not in the cache. If
+ * its nodes are placed alike, it is not registered, and is FAILED with ALREADY_EXISTS. The caller
+ * owns one reference. */
+struct executable *executable_compile_again(struct executable *present, bool is_by_simple_rule);
 /* Puts `other` into the cache in place of `present`, whose reference of the cache becomes the
  * caller's; `other` gets one of its own. False: `present` is not in the cache. */
 bool executable_take_place(struct executable *other, struct executable *present);

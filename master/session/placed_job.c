@@ -37,6 +37,7 @@ static void work(struct session_job *session_job) {
     options.placed_graph = &job->graph;
     options.present = job->executable->compiled;
     options.is_away = job->executable->is_away;
+    options.is_by_simple_rule = job->executable->is_by_simple_rule;
     options.dump_after = NULL;
     if (atomic_load(&job->is_cancelled))
         job->status = status_new(STATUS_CANCELLED, "the master is stopping");

@@ -12,8 +12,8 @@ static const struct state_row states[] = {
 };
 const struct state_machine trial_machine = {"placement trial", states, ARRAY_LEN(states)};
 
-void trial_init(struct placement_trial *trial) {
-    *trial = (struct placement_trial){.last_arm = TRIAL_OTHER};
+void trial_init(struct placement_trial *trial, bool has_rival) {
+    *trial = (struct placement_trial){.has_rival = has_rival, .last_arm = TRIAL_OTHER};
     state_machine_start(&trial_machine, &trial->state, TRIAL_WATCHING, trial);
 }
 
@@ -26,12 +26,14 @@ static void watch(struct placement_trial *trial) {
 }
 
 enum trial_action trial_costs_measured(struct placement_trial *trial, double contradiction) {
+    bool is_by_simple_rule = trial->has_rival;
     if (trial->state != TRIAL_WATCHING || ++trial->n_samples < TRIAL_SAMPLES ||
-        !(contradiction > TRIAL_MARGIN))
+        !(is_by_simple_rule || contradiction > TRIAL_MARGIN))
         return TRIAL_NOTHING;
-    trial->n_compiles++;
+    trial->has_rival = false;
+    trial->n_compiles += !is_by_simple_rule;
     state_machine_move(&trial_machine, &trial->state, TRIAL_COMPILING, trial);
-    return TRIAL_COMPILE;
+    return is_by_simple_rule ? TRIAL_COMPILE_SIMPLE : TRIAL_COMPILE;
 }
 
 void trial_compiled(struct placement_trial *trial, enum trial_compiled result) {

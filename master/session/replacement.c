@@ -18,14 +18,14 @@ struct replacement {
     struct str why;              /* of replacement_why */
 };
 
-#define RESULT_METRIC(result)                                                  \
-    {                                                                          \
-        .kind = METRIC_COUNTER, .name = "millrace_replacements_total",         \
-        .labels = "result=\"" result "\"",                                     \
-        .help = "Signatures that were placed again because measured costs "    \
-                "contradict their placement: taken (its steps were shorter), " \
-                "dropped (they were not), alike (no node moved), failed "      \
-                "(to compile, or in its steps)"                                \
+#define RESULT_METRIC(result)                                               \
+    {                                                                       \
+        .kind = METRIC_COUNTER, .name = "millrace_replacements_total",      \
+        .labels = "result=\"" result "\"",                                  \
+        .help = "Signatures that were placed again, by the simple rule or " \
+                "because measured costs contradict their placement: taken " \
+                "(its steps were shorter), dropped (they were not), alike " \
+                "(no node moved), failed (to compile, or in its steps)"     \
     }
 static struct metric n_taken = RESULT_METRIC("taken"), n_dropped = RESULT_METRIC("dropped"),
                      n_alike = RESULT_METRIC("alike"), n_failed = RESULT_METRIC("failed");
@@ -46,7 +46,7 @@ void replacement_begin(struct executable *executable) {
         executable->signature.is_partial)
         return;
     struct replacement *replacement = xcalloc(1, sizeof(*replacement));
-    trial_init(&replacement->trial);
+    trial_init(&replacement->trial, executable->compiled->has_rival);
     replacement->present = executable;
     list_init(&replacement->wait.link);
     executable->replacement = replacement;
@@ -90,9 +90,32 @@ static void tell(struct replacement *replacement, struct metric *counter) {
                  str_text(&replacement->why));
 }
 
+/* How the other executable is placed. */
+static const char *other_way(const struct replacement *replacement) {
+    return replacement->other->is_by_simple_rule ? "the simple rule" : "measured costs";
+}
+
+static void say_result_of_rival(struct replacement *replacement, bool is_taken) {
+    const double *median_ns = replacement->trial.median_ns;
+    double simple_ms = median_ns[TRIAL_OTHER] / 1e6, cost_ms = median_ns[TRIAL_PRESENT] / 1e6;
+    if (is_taken)
+        str_addf(&replacement->why,
+                 "placed by the simple rule: the median of %d steps is %.3f ms, as placed by cost "
+                 "%.3f ms",
+                 TRIAL_STEPS, simple_ms, cost_ms);
+    else
+        str_addf(&replacement->why,
+                 "placed by cost: the median of %d steps is %.3f ms, by the simple rule %.3f ms",
+                 TRIAL_STEPS, cost_ms, simple_ms);
+}
+
 static void say_result(struct replacement *replacement, bool is_taken) {
     const double *median_ns = replacement->trial.median_ns;
     str_clear(&replacement->why);
+    if (replacement->other->is_by_simple_rule) {
+        say_result_of_rival(replacement, is_taken);
+        return;
+    }
     if (is_taken)
         str_addf(&replacement->why,
                  "placed again by measured costs: the median of %d steps is %.3f ms, as placed "
@@ -110,32 +133,42 @@ const char *replacement_why(const struct executable *executable) {
     if (!replacement)
         return NULL;
     if (replacement->trial.state == TRIAL_RACING)
-        return "steps alternate between this placement and one by measured costs";
+        return replacement->other->is_by_simple_rule
+                   ? "steps alternate between this placement and that of the simple rule"
+                   : "steps alternate between this placement and one by measured costs";
     return replacement->why.len > 0 ? str_text(&replacement->why) : NULL;
 }
 
 /* ---- the other executable ---- */
 
-/* The costs of the compilation that has just ended are those that the present placement is judged
- * by from now on: the same costs must not lead to another compilation. */
-static void keep_expected_costs(struct executable *present, const struct compiled *compiled) {
-    if (!compiled || compiled->n_costs != present->compiled->n_costs)
+/* The executable is judged by the costs of another one from now on. */
+static void copy_expected_costs(struct executable *executable, const struct executable *from) {
+    const struct compiled *compiled = from->compiled;
+    if (!compiled || compiled->n_costs != executable->compiled->n_costs)
         return;
-    double *expected_ns = arena_array(&present->arena, double, compiled->n_costs + 1);
+    double *expected_ns = arena_array(&executable->arena, double, compiled->n_costs + 1);
     for (int i = 0; i < compiled->n_costs; i++)
-        expected_ns[i] = compiled->costs[i].expected_ns;
-    present->expected_ns = expected_ns;
+        expected_ns[i] = from->expected_ns ? from->expected_ns[i] : compiled->costs[i].expected_ns;
+    executable->expected_ns = expected_ns;
+}
+
+/* The race, or the compilation, by measured costs has changed nothing: the same costs must not lead
+ * to another compilation. No costs led to one by the simple rule. */
+static void keep_expected_costs(struct replacement *replacement) {
+    if (!replacement->other->is_by_simple_rule)
+        copy_expected_costs(replacement->present, replacement->other);
 }
 
 /* The other executable failed, or its nodes are where they were. */
 static void end_without_race(struct replacement *replacement, bool is_alike) {
     struct executable *other = replacement->other;
-    keep_expected_costs(replacement->present, other->compiled);
+    keep_expected_costs(replacement);
     str_clear(&replacement->why);
     if (is_alike)
-        str_add(&replacement->why, "measured costs lead to the same placement");
+        str_addf(&replacement->why, "%s lead%s to the same placement", other_way(replacement),
+                 other->is_by_simple_rule ? "s" : "");
     else
-        str_addf(&replacement->why, "placing it again by measured costs failed: %s",
+        str_addf(&replacement->why, "placing it again by %s failed: %s", other_way(replacement),
                  status_message(other->status));
     trial_compiled(&replacement->trial, is_alike ? TRIAL_PLACED_ALIKE : TRIAL_COMPILE_FAILED);
     tell(replacement, is_alike ? &n_alike : &n_failed);
@@ -158,16 +191,15 @@ static void on_settled(struct executable_wait *wait) {
 /* The other executable has failed in a race, so the present one has won. */
 static void end_race(struct replacement *replacement, const struct status *why) {
     str_clear(&replacement->why);
-    str_addf(&replacement->why,
-             "placed back as before: with the placement by measured costs, steps fail: %s",
-             status_message(why));
+    str_addf(&replacement->why, "placed back as before: with the placement by %s, steps fail: %s",
+             other_way(replacement), status_message(why));
     trial_abandon(&replacement->trial);
     tell(replacement, &n_failed);
     drop_other(replacement);
 }
 
-static void start_compiling(struct replacement *replacement) {
-    replacement->other = executable_compile_again(replacement->present);
+static void start_compiling(struct replacement *replacement, bool is_by_simple_rule) {
+    replacement->other = executable_compile_again(replacement->present, is_by_simple_rule);
     replacement->other->races_in = replacement;
     replacement->wait.settled = on_settled;
     if (executable_await(replacement->other, &replacement->wait))
@@ -181,6 +213,8 @@ static void take_other(struct replacement *replacement) {
         drop_other(replacement);
         return;
     }
+    if (other->is_by_simple_rule) /* costs that contradict them are still a reason to place again */
+        copy_expected_costs(other, present);
     present->replacement = NULL;
     replacement->present = other;
     replacement->other = NULL;
@@ -205,9 +239,11 @@ struct executable *replacement_choose(struct executable *executable) {
 
 void replacement_costs_measured(struct executable *executable, double contradiction) {
     struct replacement *replacement = executable->replacement;
-    if (replacement && !executable->session->is_closed &&
-        trial_costs_measured(&replacement->trial, contradiction) == TRIAL_COMPILE)
-        start_compiling(replacement);
+    if (!replacement || executable->session->is_closed)
+        return;
+    enum trial_action action = trial_costs_measured(&replacement->trial, contradiction);
+    if (action != TRIAL_NOTHING)
+        start_compiling(replacement, action == TRIAL_COMPILE_SIMPLE);
 }
 
 void replacement_step_ended(struct executable *executable, double ns) {
@@ -224,7 +260,7 @@ void replacement_step_ended(struct executable *executable, double ns) {
     if (action == TRIAL_TAKE) {
         take_other(replacement);
     } else {
-        keep_expected_costs(replacement->present, replacement->other->compiled);
+        keep_expected_costs(replacement);
         drop_other(replacement);
     }
 }

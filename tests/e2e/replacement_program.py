@@ -4,10 +4,11 @@ that it would have. Prints as JSON the tasks of the nodes before and after, how 
 results came, and what the master says. With --kill, kills a worker as soon as steps alternate
 between two placements, and prints how many of the next steps fail.
 
-    replacement_program.py TARGET ADMIN_PORT chain|halves [--until-measured | --kill PID]
+    replacement_program.py TARGET ADMIN_PORT chain|halves|wide [--until-measured | --kill PID]
 
 chain    products in a row, worth a move to a faster task
 halves   reductions that could run side by side, but each needs the whole batch
+wide     products of known sizes that could run side by side
 """
 import json
 import os
@@ -67,6 +68,12 @@ def halves(x):
     return 65536, [op(x, name=f"node{i}") for i, op in enumerate(ops)]
 
 
+def wide(x):
+    squares = [tf.ones([512, 512]) * x[0, i] for i in range(4)]
+    return 1, [tf.reduce_sum(tf.matmul(square, square, name=f"node{i}"))
+               for i, square in enumerate(squares)]
+
+
 def placements(port):
     """What the master says about how signatures are placed."""
     signatures = json.loads(page(port, "/sessionz"))["signatures"]
@@ -94,7 +101,7 @@ def main(target, port, case, until_measured, pid):
     x = tf1.placeholder(tf.float32, [None, WIDTH], name="x")
     counter = tf1.get_variable("counter", [], initializer=tf1.zeros_initializer(),
                                use_resource=True)
-    n_rows, fetches = {"chain": chain, "halves": halves}[case](x)
+    n_rows, fetches = {"chain": chain, "halves": halves, "wide": wide}[case](x)
     with tf1.device("/job:worker/task:0"):
         asked = tf.matmul(x[:1], x[:1], transpose_a=True, name="asked")
     fetches = [*fetches, tf.reduce_sum(asked), tf1.assign_add(counter, 1.0)]

@@ -206,6 +206,33 @@ class TestPlacement(TestCase):
         self.assertEqual(not is_moved, result["results"]["dropped"] == 1)
         self.assertLess(0.96 * kept_ms, other_ms)
 
+    def test_a_placement_by_cost_races_with_the_simple_rule(self):
+        """Products of which two run side by side where there are cores for both. The decision
+        follows the times."""
+        result, log = self.run_replacement("wide", "1")
+        self.assertIn(SECOND, result["before"].values())
+        self.assertEqual(result["n_sums"], 1)
+        self.assertTrue(result["counts agree"])
+        log.until("the median of 9 steps is")
+        found = re.match("placed by (cost|the simple rule): the median of 9 steps is ([0-9.]+) ms, "
+                         "(by the simple rule|as placed by cost) ([0-9.]+) ms$", result["why"][0])
+        is_simple = found[1] == "the simple rule"
+        self.assertEqual(is_simple, found[3] == "as placed by cost")
+        self.assertEqual(is_simple, result["results"]["taken"] == 1)
+        self.assertEqual(not is_simple, result["results"]["dropped"] == 1)
+        self.assertLess(0.96 * float(found[2]), float(found[4]))
+        self.assertEqual(result["after"], dict.fromkeys(result["before"], FIRST) if is_simple
+                         else result["before"])
+        now, old = (result["graphs"][name] for name in ("now", "old link"))
+        self.assertEqual((now["placement"], now["signature"]),
+                         (result["why"][0], old["signature"]))
+        for row in now["nodes"]:
+            if row["node"] in result["after"]:
+                self.assertEqual(row["device"].split("/device:")[0], result["after"][row["node"]])
+                if is_simple and row["node"] != "asked":
+                    self.assertEqual(row["why_here"], "by the simple rule, by which measured steps "
+                                     "were shorter than by cost")
+
     def test_a_lost_task_ends_the_race(self):
         """Only the placement by measured costs needs the second task."""
         result, log = self.run_replacement("chain", "4", kills=True)

@@ -106,6 +106,8 @@ static const char *why_moved(struct explanation *e, int *chosen, int group) {
 static const char *why_kept(const struct explanation *e, int group) {
     const struct cost_placer *p = e->p;
     int device = p->placed[group];
+    if (p->c->options->is_by_simple_rule)
+        return "by the simple rule, by which measured steps were shorter than by cost";
     if (exceeds(p, e->chosen_bytes, device))
         return memory_reason(p, "no placement was found that fits: ", "needs", device,
                              e->chosen_bytes[device]);
@@ -196,6 +198,9 @@ struct cost_choice cost_placer_choose(const struct cost_placer *p, struct schedu
     size_t size = sizeof(int) * (size_t)p->problem.n_groups;
     struct cost_choice choice = {.simple = schedule_run(schedule, p->placed)};
     memcpy(chosen, p->placed, size);
+    choice.best = choice.simple;
+    if (p->c->options->is_by_simple_rule)
+        return choice;
     choice.best = schedule_search(schedule, chosen, MAX_VISITS);
     choice.is_better = is_relevantly_better(&choice.best, &choice.simple);
     if (!choice.is_better) {
@@ -212,9 +217,11 @@ static void place(struct cost_placer *p) {
     struct schedule *schedule = schedule_new(&p->problem);
     struct cost_choice choice = cost_placer_choose(p, schedule, chosen);
     int n_moved = choice.is_better ? take_placement(p, chosen) : 0;
+    p->c->has_rival = n_moved > 0 && !(choice.simple.excess_bytes > 0) && !p->c->options->is_away;
     if (p->c->options->placement_log || p->c->options->placed_graph)
         explain(p, schedule, chosen, &choice);
-    log_choice(p, &choice, n_moved);
+    if (!p->c->options->is_by_simple_rule)
+        log_choice(p, &choice, n_moved);
     schedule_free(schedule);
 }
 

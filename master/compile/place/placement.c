@@ -23,6 +23,7 @@ void placement_keep(struct compilation *c) {
 
 void placement_keep_in_result(const struct compilation *c, struct compiled *compiled) {
     compiled->n_placed = c->n_placed;
+    compiled->has_rival = c->has_rival;
     compiled->placement = arena_array(&compiled->arena, struct node_placement, c->n_placed + 1);
     for (int i = 0; i < c->n_placed; i++) {
         compiled->placement[i] = c->placement[i];

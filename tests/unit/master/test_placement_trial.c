@@ -38,7 +38,7 @@ static enum trial_action race(struct placement_trial *trial, const double ns[2])
 
 static void costs_that_agree_change_nothing(void **state) {
     struct placement_trial trial;
-    trial_init(&trial);
+    trial_init(&trial, false);
     for (int i = 0; i < 100; i++)
         assert_int_equal(trial_costs_measured(&trial, AGREEMENT), TRIAL_NOTHING);
     assert_int_equal(trial.state, TRIAL_WATCHING);
@@ -48,7 +48,7 @@ static void costs_that_agree_change_nothing(void **state) {
 
 static void a_shorter_step_is_taken(void **state) {
     struct placement_trial trial;
-    trial_init(&trial);
+    trial_init(&trial, false);
     ask_for_compile(&trial);
     assert_int_equal(trial_costs_measured(&trial, CONTRADICTION), TRIAL_NOTHING);
     assert_int_equal(race(&trial, (double[]){100, 80}), TRIAL_TAKE);
@@ -61,7 +61,7 @@ static void a_longer_or_an_equal_step_is_dropped(void **state) {
     const double others[] = {300, 100, 99};
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
         struct placement_trial trial;
-        trial_init(&trial);
+        trial_init(&trial, false);
         ask_for_compile(&trial);
         assert_int_equal(race(&trial, (double[]){100, others[i]}), TRIAL_DROP);
     }
@@ -72,7 +72,7 @@ static void single_long_steps_do_not_decide(void **state) {
     struct placement_trial trial;
     enum trial_action action = TRIAL_NOTHING;
     int n_of_arm[2] = {0};
-    trial_init(&trial);
+    trial_init(&trial, false);
     ask_for_compile(&trial);
     trial_compiled(&trial, TRIAL_PLACED_OTHERWISE);
     while (action == TRIAL_NOTHING) {
@@ -87,7 +87,7 @@ static void single_long_steps_do_not_decide(void **state) {
 /* Steps overlap, so one placement's may end earlier than the other's. */
 static void a_race_waits_for_both(void **state) {
     struct placement_trial trial;
-    trial_init(&trial);
+    trial_init(&trial, false);
     ask_for_compile(&trial);
     trial_compiled(&trial, TRIAL_PLACED_OTHERWISE);
     for (int i = 0; i < 100; i++)
@@ -100,7 +100,7 @@ static void a_race_waits_for_both(void **state) {
 
 static void a_race_without_a_rival_ends(void **state) {
     struct placement_trial trial;
-    trial_init(&trial);
+    trial_init(&trial, false);
     trial_abandon(&trial);
     ask_for_compile(&trial);
     trial_compiled(&trial, TRIAL_PLACED_OTHERWISE);
@@ -113,7 +113,7 @@ static void only_a_few_compilations_are_asked_for(void **state) {
     const enum trial_compiled results[] = {TRIAL_PLACED_ALIKE, TRIAL_COMPILE_FAILED};
     for (size_t i = 0; i < ARRAY_LEN(results); i++) {
         struct placement_trial trial;
-        trial_init(&trial);
+        trial_init(&trial, false);
         for (int n = 0; n < TRIAL_MAX_COMPILES; n++) {
             ask_for_compile(&trial);
             trial_compiled(&trial, results[i]);
@@ -123,12 +123,36 @@ static void only_a_few_compilations_are_asked_for(void **state) {
             assert_int_equal(trial_costs_measured(&trial, CONTRADICTION), TRIAL_NOTHING);
     }
     struct placement_trial trial;
-    trial_init(&trial);
+    trial_init(&trial, false);
     for (int n = 0; n < TRIAL_MAX_COMPILES; n++) {
         ask_for_compile(&trial);
         assert_int_equal(race(&trial, (double[]){100, 80}), TRIAL_TAKE);
     }
     assert_int_equal(trial.state, TRIAL_SETTLED);
+}
+
+/* The first race is against the simple rule, whatever the costs say, and does not count among the
+ * compilations. */
+static void a_rival_by_the_simple_rule_comes_first(void **state) {
+    const double others[] = {80, 100};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        struct placement_trial trial;
+        trial_init(&trial, true);
+        for (int n = 1; n < TRIAL_SAMPLES; n++)
+            assert_int_equal(trial_costs_measured(&trial, CONTRADICTION), TRIAL_NOTHING);
+        assert_int_equal(trial_costs_measured(&trial, AGREEMENT), TRIAL_COMPILE_SIMPLE);
+        assert_int_equal(race(&trial, (double[]){100, others[i]}),
+                         others[i] < 100 ? TRIAL_TAKE : TRIAL_DROP);
+        assert_int_equal(trial.state, TRIAL_WATCHING);
+        for (int n = 0; n < 10; n++)
+            assert_int_equal(trial_costs_measured(&trial, AGREEMENT), TRIAL_NOTHING);
+        trial.n_samples = 0;
+        for (int n = 0; n < TRIAL_MAX_COMPILES; n++) {
+            ask_for_compile(&trial);
+            trial_compiled(&trial, TRIAL_PLACED_ALIKE);
+        }
+        assert_int_equal(trial.state, TRIAL_SETTLED);
+    }
 }
 
 int main(void) {
@@ -140,6 +164,7 @@ int main(void) {
         cmocka_unit_test(a_race_waits_for_both),
         cmocka_unit_test(a_race_without_a_rival_ends),
         cmocka_unit_test(only_a_few_compilations_are_asked_for),
+        cmocka_unit_test(a_rival_by_the_simple_rule_comes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

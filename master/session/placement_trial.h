@@ -10,8 +10,7 @@
  * The states of a placement's trial:
  *
  *   (new) -> WATCHING
- *   WATCHING  -> COMPILING   it has a rival by the simple rule, once; or measured costs contradict
- *                            those of the placement
+ *   WATCHING  -> COMPILING   it has a rival by the simple rule, or measured costs contradict it
  *   COMPILING -> WATCHING    the nodes are placed alike, or it failed
  *             -> RACING      they are placed otherwise
  *             -> SETTLED     as WATCHING, after TRIAL_MAX_COMPILES

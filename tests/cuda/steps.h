@@ -114,6 +114,9 @@ void transfer_start_growing(struct transfer *transfer, int src, const struct ten
                             struct tensor *ret, struct buffer *growing);
 struct status *transfer_end(struct transfer *transfer) MUST_USE;
 
+enum { FOLDER_BYTES = 256 };
+/* A new folder below $TMPDIR, where file ops may write. */
+void make_folder(char folder[FOLDER_BYTES]);
 /* A folder and its files. */
 void remove_folder(const char *folder);
 

@@ -225,9 +225,9 @@ static bool is_short_in_replay(void) {
 }
 
 bool run_exhausted(void) {
-    char folder[] = "/tmp/cuda_steps.XXXXXX", save[sizeof save_text + sizeof folder];
+    char folder[FOLDER_BYTES], save[sizeof save_text + sizeof folder];
     bool is_well = true;
-    CHECK(mkdtemp(folder));
+    make_folder(folder);
     snprintf(save, sizeof save, save_text, folder);
     for (size_t i = 0; i < ARRAY_LEN(shortages); i++)
         is_well &= is_short(&shortages[i], save);

@@ -127,11 +127,11 @@ static bool run_before(const struct phase *phase, struct plan *plan) {
 }
 
 bool run_lost(const char *name) {
-    char folder[] = "/tmp/cuda_steps.XXXXXX", text[sizeof save_text + sizeof folder];
+    char folder[FOLDER_BYTES], text[sizeof save_text + sizeof folder];
     const struct phase *phase = phase_find(name);
     if (!phase)
         return false;
-    CHECK(mkdtemp(folder));
+    make_folder(folder);
     snprintf(text, sizeof text, save_text, folder);
     const struct program save = {"save", {0}, 0, text},
                          *program = phase->step ? phase->step : &save;

@@ -141,6 +141,13 @@ static bool save_and_update(const struct program *save, void (*gate)(bool is_hel
     return is_ok;
 }
 
+void make_folder(char folder[FOLDER_BYTES]) {
+    const char *temporary = getenv("TMPDIR");
+    int n = snprintf(folder, FOLDER_BYTES, "%s/cuda_steps.XXXXXX",
+                     temporary && *temporary ? temporary : "/tmp");
+    CHECK(n < FOLDER_BYTES && mkdtemp(folder));
+}
+
 void remove_folder(const char *folder) {
     DIR *entries = opendir(folder);
     CHECK(entries);
@@ -152,10 +159,10 @@ void remove_folder(const char *folder) {
 }
 
 bool run_saves(void) {
-    char folder[] = "/tmp/cuda_steps.XXXXXX", save[sizeof save_text + sizeof folder],
-         restore[sizeof restore_text + sizeof folder];
+    char folder[FOLDER_BYTES], save[sizeof save_text + sizeof folder],
+        restore[sizeof restore_text + sizeof folder];
     struct run run;
-    CHECK(mkdtemp(folder));
+    make_folder(folder);
     snprintf(save, sizeof save, save_text, folder);
     snprintf(restore, sizeof restore, restore_text, folder);
     const struct program saving = {"save", {0}, 0, save}, restoring = {"restore", {0}, 3, restore};

@@ -35,6 +35,14 @@ def network(name):
     return lambda: networks.build(name, networks.NETWORKS[name][2])
 
 
+def minimize(loss):
+    """Adds the nodes that the suite runs: the step, the loss, and the initializer."""
+    step = tf1.train.GradientDescentOptimizer(0.1).minimize(loss)
+    tf.identity(loss, name="loss")
+    tf.group(step, name="step")
+    tf.group(tf1.global_variables_initializer(), name="init")
+
+
 def forms(is_functional=False):
     """A layer whose input's rows are fed, and say how often a loop runs and which branch is taken:
     each number of rows is a form of the step, whose graph is kept beside those of the others."""
@@ -47,11 +55,7 @@ def forms(is_functional=False):
                           lambda i, y: (i + 1, tf.tanh(tf.matmul(y, w) * 0.1)),
                           [tf.constant(0), x])
     y = tf1.cond(rows > 20, lambda: tf.nn.softmax(y), lambda: tf.sin(y) * 2.0)
-    loss = tf.reduce_mean(y * y)
-    step = tf1.train.GradientDescentOptimizer(0.1).minimize(loss)
-    tf.identity(loss, name="loss")
-    tf.group(step, name="step")
-    tf.group(tf1.global_variables_initializer(), name="init")
+    minimize(tf.reduce_mean(y * y))
     tf1.disable_control_flow_v2()
 
 
@@ -62,11 +66,7 @@ def many_forms():
     w = tf1.get_variable("w", initializer=tf.random.stateless_uniform([8, 8], [1, 2]),
                          use_resource=True)
     y = tf.tanh(tf.matmul(x, w))
-    loss = tf.reduce_mean(y * y)
-    step = tf1.train.GradientDescentOptimizer(0.1).minimize(loss)
-    tf.identity(loss, name="loss")
-    tf.group(step, name="step")
-    tf.group(tf1.global_variables_initializer(), name="init")
+    minimize(tf.reduce_mean(y * y))
 
 
 def deep():
@@ -77,11 +77,7 @@ def deep():
                          use_resource=True)
     for _ in range(220):
         h = tf.tanh(tf.matmul(h, w))
-    loss = tf.reduce_mean(h * h)
-    step = tf1.train.GradientDescentOptimizer(0.1).minimize(loss)
-    tf.identity(loss, name="loss")
-    tf.group(step, name="step")
-    tf.group(tf1.global_variables_initializer(), name="init")
+    minimize(tf.reduce_mean(h * h))
 
 
 # What is trained, the least part of its work that is replayed, and the most graphs of a step: one

@@ -197,16 +197,16 @@ struct cost_choice cost_placer_choose(const struct cost_placer *p, struct schedu
                                       int *chosen) {
     size_t size = sizeof(int) * (size_t)p->problem.n_groups;
     struct cost_choice choice = {.simple = schedule_run(schedule, p->placed)};
-    memcpy(chosen, p->placed, size);
     choice.best = choice.simple;
+    memcpy(chosen, p->placed, size);
     if (p->c->options->is_by_simple_rule)
         return choice;
-    choice.best = schedule_search(schedule, chosen, MAX_VISITS);
-    choice.is_better = is_relevantly_better(&choice.best, &choice.simple);
-    if (!choice.is_better) {
+    struct schedule_result found = schedule_search(schedule, chosen, MAX_VISITS);
+    choice.is_better = is_relevantly_better(&found, &choice.simple);
+    if (choice.is_better)
+        choice.best = found;
+    else
         memcpy(chosen, p->placed, size);
-        choice.best = choice.simple;
-    }
     if (p->present)
         keep_present(p, schedule, chosen, &choice);
     return choice;

@@ -26,7 +26,9 @@ static const struct cli_spec spec = {
     .options = {.program = "tfctl costs",
                 .summary =
                     "Prints the measured costs of nodes: op, type, shapes and device, the time of "
-                    "an execution, and how many were measured.",
+                    "an execution, and how many were measured. Also the sizes of values that the "
+                    "graph does not tell: batches that clients feed, results that depend on "
+                    "values.",
                 .rows = rows,
                 .n_rows = ARRAY_LEN(rows)},
     .usage = "[OPTION]...",
@@ -50,7 +52,10 @@ static int print_table(const struct cli *cli, const struct str *body) {
             str_add_char(&out, '\n');
             continue;
         }
-        units_add_duration(&out, page_get_real(row, "ns") / 1e9);
+        if (page_has(row, "size"))
+            str_addf(&out, "%lld", (long long)page_get_int(row, "size"));
+        else
+            units_add_duration(&out, page_get_real(row, "ns") / 1e9);
         str_addf(&out, " in %lld executions: ", (long long)page_get_int(row, "executions"));
         plain_text_add(&out, page_get_text(row, "key"), MAX_KEY_BYTES);
         str_add_char(&out, '\n');

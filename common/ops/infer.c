@@ -147,8 +147,9 @@ static struct status *infer_node(struct inferrer *r, const struct node *node) {
     const struct op_def *def = op_def_find(node->op_name);
     int n = node->n_outputs;
     struct infer_inputs in;
+    bool has_rule = def && def->shape;
     r->n_outputs += n;
-    if (!def || !def->shape || r->shapes->arena.size_bytes > r->options->max_bytes ||
+    if ((!has_rule && !r->options->refine) || r->shapes->arena.size_bytes > r->options->max_bytes ||
         (r->options->is_unknown && r->options->is_unknown(node)))
         return NULL; /* nothing is known */
     arena_clear(&r->scratch);
@@ -168,7 +169,10 @@ static struct status *infer_node(struct inferrer *r, const struct node *node) {
     };
     for (int i = 0; i < n; i++)
         ctx.out[i] = ctx.out_handle_shapes[i] = SHAPE_UNKNOWN;
-    TRY(run_shape_fn(r, def, &ctx, &in));
+    if (has_rule)
+        TRY(run_shape_fn(r, def, &ctx, &in));
+    if (r->options->refine)
+        r->options->refine(r->options->refine_arg, node, ctx.in, ctx.out, &r->scratch);
     struct inferred *outputs = arena_array(&r->shapes->arena, struct inferred, n);
     for (int i = 0; i < n; i++) {
         keep_output(r, &ctx, i, outputs);

@@ -72,6 +72,12 @@ struct infer_options {
     /* Nodes about whose outputs nothing is said. With those left out whose values may have other
      * shapes than the graph says, what is known holds for every step. NULL: none. */
     bool (*is_unknown)(const struct node *node);
+    /* Sees the shapes of a node's inputs and outputs after its shape function, also where it has
+     * none, and may put others in place of those of outputs, in the arena. The nodes behind it see
+     * those. NULL: none. */
+    void (*refine)(void *refine_arg, const struct node *node, const struct shape *in,
+                   struct shape *out, struct arena *arena);
+    void *refine_arg;
     bool refuses;
 };
 void infer_options_default(struct infer_options *options); /* without evaluate */

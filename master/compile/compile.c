@@ -138,11 +138,13 @@ void compilation_init(struct compilation *c, const struct signature *signature,
         .signature = signature, .devices = devices, .options = options, .pool = pool};
     graph_init(&c->graph);
     graph_shapes_init(&c->shapes);
+    graph_shapes_init(&c->expected);
     arena_init(&c->arena);
 }
 
 void compilation_fini(struct compilation *c) {
     graph_shapes_fini(&c->shapes);
+    graph_shapes_fini(&c->expected);
     graph_fini(&c->graph);
     arena_fini(&c->arena);
     compiled_free(c->result);
@@ -166,6 +168,8 @@ void compilation_drop_shapes(struct compilation *c) {
         return;
     graph_shapes_fini(&c->shapes);
     graph_shapes_init(&c->shapes);
+    graph_shapes_fini(&c->expected);
+    graph_shapes_init(&c->expected);
 }
 
 /* ---- the part of the session's graph that a step can need ---- */

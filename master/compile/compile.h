@@ -102,7 +102,11 @@ struct compilation {
     int n_barrier_saves;
     /* by task, if n_barrier_saves > 0: are values of that task saved? */
     bool *is_saved_task;
-    struct graph_shapes shapes;  /* what compilation_shapes keeps */
+    struct graph_shapes shapes;   /* what compilation_shapes keeps */
+    struct graph_shapes expected; /* what expected_shapes keeps (expected_shapes.h) */
+    bool *is_guessed;             /* by node id, as expected_is_guessed says; NULL: none is */
+    struct compiled_size *sizes;  /* what `expected` lacked */
+    int n_sizes, sizes_capacity;
     struct compiled_cost *costs; /* set by the place pass (cost_rows.h) */
     int n_costs;
     int *cost_of, n_cost_ids; /* by id of nodes that were placed: the first of its costs, or -1 */
@@ -179,6 +183,8 @@ struct compiled {
     uint64_t *feed_needs;
     struct compiled_cost *costs; /* the nodes that sampled steps measure (cost_rows.h) */
     int n_costs;
+    struct compiled_size *sizes; /* the values whose sizes they measure (expected_shapes.h) */
+    int n_sizes;
     struct node_placement *placement; /* by cost, and there was a choice (placement.h); else none */
     int n_placed;
     bool has_rival; /* nodes were moved by cost, and the simple rule's placement would fit, too */

@@ -31,9 +31,14 @@ struct last_sample {
 /* Is the next step to be sampled, after steps of unsampled_ns in all? Any thread. */
 bool cost_sample_is_due(const struct compiled *compiled, struct last_sample last,
                         int64_t unsampled_ns);
-/* Puts what StepStats messages say of the nodes into the table. The messages may be wrong in every
+/* Puts what StepStats messages say of the nodes into the table: times, and the sizes of values that
+ * the master cannot infer. The messages may be wrong in every
  * way. Any thread. */
 void cost_samples_note(const struct compiled *compiled, const struct span *traces, int n_traces,
                        struct cost_table *table);
+/* Puts the sizes of a step's feeds into the table, but for those that were passed on without being
+ * read. Both arrays are by the signature's position. Any thread. */
+void cost_samples_note_feeds(const struct compiled *compiled, const struct tensor *feeds,
+                             const bool *is_passed_on, struct cost_table *table);
 
 #endif

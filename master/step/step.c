@@ -254,6 +254,8 @@ static void end_sample(struct step *step) {
     *job = (struct sample_job){.job = {.work = sample_work, .done = sample_done},
                                .executable = step->executable,
                                .expected_ns = step->executable->expected_ns};
+    cost_samples_note_feeds(step->executable->compiled, step->feeds, step->is_passed_on,
+                            step->session->options.costs);
     step->executable->n_refs++;
     for (const struct trace *trace = step->traces; trace; trace = trace->next)
         job->n_traces++;

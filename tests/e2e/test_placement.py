@@ -8,6 +8,7 @@ import raw_clients as rc
 from harness import ROOT, WARM_PYTHON, LineReader, TestCase, program
 
 PROGRAM = os.path.join(ROOT, "tests", "e2e", "placement_program.py")
+SIZES_PROGRAM = os.path.join(ROOT, "tests", "e2e", "sizes_program.py")
 SPREAD_PROGRAM = os.path.join(ROOT, "tests", "e2e", "spread_program.py")
 REPLACEMENT_PROGRAM = os.path.join(ROOT, "tests", "e2e", "replacement_program.py")
 AWAY_PROGRAM = os.path.join(ROOT, "tests", "e2e", "away_program.py")
@@ -113,6 +114,28 @@ class TestPlacement(TestCase):
                                         "--cost-file", file)
         self.assertEqual(code, 78)
         self.assertRegex(err, "cost file .*/costs: line [0-9]+ is cut off")
+
+    def run_until(self, target, admin, text):
+        """Runs steps with batches of 300 until the page of costs has the text."""
+        code, _, err = self.run_program(WARM_PYTHON, SIZES_PROGRAM, target,
+                                        f"http://127.0.0.1:{admin}/costz", text, timeout_s=400)
+        self.assertEqual(code, 0, err)
+
+    def test_measured_sizes_replace_guesses(self):
+        address, _ = self.start_worker(0)
+        file = self.path("costs")
+        master, target, admin = self.start_master(address, "--cost-file", file)
+        self.run_until(target, admin, "MatMul float ?x512,512x64 CPU ")
+        rows = json.loads(rc.page(admin, "/costz")[1])
+        sizes = {row["key"].split(" ")[2]: row["size"] for row in rows if "size" in row}
+        self.assertEqual(sizes, {"_feed_x_0": 300, "kept": 200})
+        out, _ = self.expect(0, "tfctl", "costs", "--admin", f"127.0.0.1:{admin}", "--output",
+                             "text")
+        self.assertRegex(out, "300 in [0-9]+ executions: size of _feed_x_0 _MrFeed [?]x512 ")
+        master.terminate()
+        self.assertEqual(self.wait_for_exit(master), 0)
+        master, target, admin = self.start_master(address, "--cost-file", file)
+        self.run_until(target, admin, "MatMul float 512x512,512x64 CPU ")
 
     def test_a_cost_file_that_cannot_be_used_ends_the_master(self):
         pipe, there = self.path("pipe"), self.path("new-costs")

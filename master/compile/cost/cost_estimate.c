@@ -7,6 +7,7 @@
 #include "kernels/cost.h"
 #include "master/compile/cost/cost_rows.h"
 #include "master/compile/cost/cost_table.h"
+#include "master/compile/cost/expected_shapes.h"
 #include "master/compile/cost/link_table.h"
 
 enum { MIN_STRING_BYTES = 24 };
@@ -19,7 +20,7 @@ static const struct schedule_link WITHIN_TASK = {0, 0}, TO_GPU = {10000, 0.08};
 void cost_estimates_init(struct cost_estimates *estimates, struct compilation *c,
                          struct arena *arena) {
     *estimates = (struct cost_estimates){.c = c,
-                                         .shapes = compilation_shapes(c),
+                                         .shapes = expected_shapes(c),
                                          .arena = arena,
                                          .has_measured = c->options->costs &&
                                                          cost_table_n_rows(c->options->costs) > 0};
@@ -27,7 +28,7 @@ void cost_estimates_init(struct cost_estimates *estimates, struct compilation *c
 
 static struct shape full_shape(const struct cost_estimates *estimates, const struct node *node,
                                int output) {
-    return cost_full_shape(estimates->arena, graph_shapes_of(estimates->shapes, node, output));
+    return expected_full_shape(estimates->arena, graph_shapes_of(estimates->shapes, node, output));
 }
 
 /* ---- nodes ---- */
@@ -43,8 +44,8 @@ static double execution_ns(struct cost_estimates *estimates, const struct node *
         estimates->n_measured += program_ns > 0;
         return program_ns > 0 ? program_ns : estimated_ns;
     }
-    const char *key = cost_key_of(estimates->arena, estimates->shapes, node, device->type);
-    double measured_ns = cost_table_find(estimates->c->options->costs, key);
+    double measured_ns =
+        cost_measured_ns(estimates->c, estimates->shapes, estimates->arena, node, device->type);
     if (measured_ns == 0)
         return estimated_ns;
     estimates->n_measured++;

@@ -9,39 +9,47 @@
 #include "kernels/kernel.h"
 #include "master/compile/compilation.h"
 #include "master/compile/cost/cost_table.h"
+#include "master/compile/cost/expected_shapes.h"
 
-enum {
-    UNKNOWN_SIZE = 32,   /* elements along a dimension of unknown size */
-    RELEVANT_NS = 50000, /* of a step, as in place_cost.c */
-};
+enum { RELEVANT_NS = 50000 /* of a step, as in place_cost.c */ };
 
-struct shape cost_full_shape(struct arena *arena, struct shape shape) {
-    static const int64_t unknown_dims[] = {-1};
-    if (shape.rank == SHAPE_UNKNOWN_RANK)
-        shape = (struct shape){1, unknown_dims};
-    int64_t *dims = arena_array(arena, int64_t, shape.rank + 1);
-    for (int d = 0; d < shape.rank; d++)
-        dims[d] = shape.dims[d] < 0 ? UNKNOWN_SIZE : shape.dims[d];
-    return (struct shape){shape.rank, dims};
-}
+/* ---- keys ---- */
 
-static struct shape *input_shapes(struct arena *arena, const struct graph_shapes *shapes,
-                                  const struct node *node) {
+static const char *key_of(struct arena *arena, const struct graph_shapes *shapes,
+                          const struct node *node, const char *device_type) {
+    struct str key = STR_INIT;
     struct shape *in = arena_array(arena, struct shape, node->n_data + 1);
     for (int i = 0; i < node->n_data; i++)
-        in[i] = cost_full_shape(
-            arena, graph_shapes_of(shapes, node->inputs[i].src, node->inputs[i].index));
-    return in;
-}
-
-const char *cost_key_of(struct arena *arena, const struct graph_shapes *shapes,
-                        const struct node *node, const char *device_type) {
-    struct str key = STR_INIT;
-    cost_key_write(&key, device_type, node, input_shapes(arena, shapes, node));
+        in[i] = graph_shapes_of(shapes, node->inputs[i].src, node->inputs[i].index);
+    cost_key_write(&key, device_type, node, in);
     const char *copy = arena_strdup(arena, str_text(&key));
     str_fini(&key);
     return copy;
 }
+
+static bool has_guesses(const struct compilation *c, const struct node *node) {
+    for (int i = 0; i < node->n_data; i++)
+        if (expected_is_guessed(c, node->inputs[i].src))
+            return true;
+    return false;
+}
+
+/* The key under which the node's executions will be noted. */
+static const char *own_key(const struct compilation *c, const struct graph_shapes *expected,
+                           struct arena *arena, const struct node *node, const char *device_type) {
+    return key_of(arena, has_guesses(c, node) ? &c->shapes : expected, node, device_type);
+}
+
+double cost_measured_ns(const struct compilation *c, const struct graph_shapes *expected,
+                        struct arena *scratch, const struct node *node, const char *device_type) {
+    struct cost_table *table = c->options->costs;
+    double ns = cost_table_find(table, own_key(c, expected, scratch, node, device_type));
+    if (ns > 0 || expected == &c->shapes)
+        return ns;
+    return cost_table_find(table, key_of(scratch, &c->shapes, node, device_type));
+}
+
+/* ---- nodes ---- */
 
 /* What waits, or hands values on, costs nothing that a placer could save. */
 static bool is_measurable(const struct compilation *c, const struct node *node) {
@@ -62,10 +70,13 @@ static const char *traced_name(struct arena *arena, const struct node *node,
 
 static struct cost estimate(struct arena *arena, const struct graph_shapes *shapes,
                             const struct node *node, const char *device_type) {
-    struct shape *in = input_shapes(arena, shapes, node);
+    struct shape *in = arena_array(arena, struct shape, node->n_data + 1);
     struct shape *out = arena_array(arena, struct shape, node->n_outputs + 1);
+    for (int i = 0; i < node->n_data; i++)
+        in[i] = expected_full_shape(
+            arena, graph_shapes_of(shapes, node->inputs[i].src, node->inputs[i].index));
     for (int i = 0; i < node->n_outputs; i++)
-        out[i] = cost_full_shape(arena, graph_shapes_of(shapes, node, i));
+        out[i] = expected_full_shape(arena, graph_shapes_of(shapes, node, i));
     return cost_of_shapes(device_type, node, in, out);
 }
 
@@ -75,8 +86,8 @@ static struct compiled_cost compiled_cost(struct compilation *c, struct arena *s
                                           const struct node *node) {
     const struct device_info *device = &c->devices->devices[node->placed];
     struct cost cost = estimate(scratch, shapes, node, device->type);
-    const char *key = cost_key_of(scratch, shapes, node, device->type);
-    double measured_ns = cost_table_find(c->options->costs, key);
+    const char *key = own_key(c, shapes, scratch, node, device->type);
+    double measured_ns = cost_measured_ns(c, shapes, scratch, node, device->type);
     double estimated_ns = device_slowness_ns(&device->slowness, &cost);
     const struct kernel_def *def = kernel_find(node, device->type);
     return (struct compiled_cost){.key = arena_strdup(&c->arena, key),
@@ -90,7 +101,7 @@ static struct compiled_cost compiled_cost(struct compilation *c, struct arena *s
 void cost_rows_find(struct compilation *c) {
     if (!c->options->costs)
         return;
-    const struct graph_shapes *shapes = compilation_shapes(c);
+    const struct graph_shapes *shapes = expected_shapes(c);
     struct arena scratch;
     arena_init(&scratch);
     c->costs = arena_array(&c->arena, struct compiled_cost, c->graph.n_nodes + 1);

@@ -20,11 +20,11 @@ struct compiled_cost {
     bool is_measured;   /* expected_ns was measured */
 };
 
-/* The shape with a guess in place of each unknown size, in the arena. */
-struct shape cost_full_shape(struct arena *arena, struct shape shape);
-/* The key of the node on a device of that type, in the arena. */
-const char *cost_key_of(struct arena *arena, const struct graph_shapes *shapes,
-                        const struct node *node, const char *device_type);
+/* The measured time of an execution of the node on a device of that type; 0: there is none.
+ * `expected` are those of expected_shapes.h. Sizes that are guesses are unknown in its key. Where a
+ * size has been measured since, but no time with it, the time of unknown sizes counts. */
+double cost_measured_ns(const struct compilation *c, const struct graph_shapes *expected,
+                        struct arena *scratch, const struct node *node, const char *device_type);
 
 /* Lists the nodes of the placed graph whose kernels compute and do not wait. Before nodes become
  * programs, so that equal graphs have equal lists, whatever becomes a program. Pool thread. */

@@ -14,7 +14,12 @@ static const double SHORTER_COUNTS = 1.0 / 4, LONGER_COUNTS = 1.0 / 16;
 
 enum { MAX_SHOWN_INPUTS = 6, MAX_NAME_BYTES = 100 };
 
+/* The same of sizes, which may change either way. */
+static const double SIZE_COUNTS = 1.0 / 8;
+
 /* ---- keys ---- */
+
+static const uint64_t HASH_OF_NOTHING = UINT64_C(0xcbf29ce484222325);
 
 static uint64_t hash_add(uint64_t hash, const char *data, size_t len) {
     for (size_t i = 0; i < len; i++) /* FNV-1a: the file outlives a release */
@@ -44,15 +49,17 @@ static int64_t round_up(int64_t size) {
 
 static void add_shape(struct str *out, struct shape shape) {
     for (int d = 0; d < shape.rank; d++)
-        str_addf(out, "%s%lld", d > 0 ? "x" : "", (long long)round_up(shape.dims[d]));
-    if (shape.rank == 0)
-        str_add(out, "scalar");
+        if (shape.dims[d] < 0)
+            str_addf(out, "%s?", d > 0 ? "x" : "");
+        else
+            str_addf(out, "%s%lld", d > 0 ? "x" : "", (long long)round_up(shape.dims[d]));
+    if (shape.rank <= 0)
+        str_add(out, shape.rank == 0 ? "scalar" : "any");
 }
 
 void cost_key_write(struct str *out, const char *device_type, const struct node *node,
                     const struct shape *in) {
     struct str text = STR_INIT;
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (int i = 0; i < node->n_attrs; i++) {
         if (!counts(&node->attrs[i]))
             continue;
@@ -60,7 +67,7 @@ void cost_key_write(struct str *out, const char *device_type, const struct node 
         attr_value_print(&node->attrs[i].value, &text);
         str_add_char(&text, ';');
     }
-    hash = hash_add(hash, text.data, text.len);
+    uint64_t hash = hash_add(HASH_OF_NOTHING, text.data, text.len);
     str_addf(out, "%.*s %s ", MAX_NAME_BYTES, node->op_name,
              node->n_data > 0 ? dtype_name(dtype_base((enum dtype)node->in_types[0])) : "none");
     for (int i = 0; i < node->n_data; i++) {
@@ -76,6 +83,28 @@ void cost_key_write(struct str *out, const char *device_type, const struct node 
              (unsigned long long)hash);
     str_fini(&text);
 }
+
+static const char SIZE_KEY[] = "size of ";
+
+void cost_size_key_write(struct str *out, const struct node *node, struct shape known) {
+    struct str text = STR_INIT;
+    uint64_t hash = hash_add(HASH_OF_NOTHING, node->name, strlen(node->name) + 1);
+    hash = hash_add(hash, node->op_name, strlen(node->op_name) + 1);
+    add_shape(&text, known);
+    hash = hash_add(hash, text.data, text.len);
+    str_addf(out, "%s%.*s %.*s %.*s %016llx", SIZE_KEY, MAX_NAME_BYTES, node->name, MAX_NAME_BYTES,
+             node->op_name, MAX_NAME_BYTES / 2, str_text(&text), (unsigned long long)hash);
+    str_fini(&text);
+}
+
+void cost_size_key_end(struct str *key, int dim) {
+    if (dim == COST_RANK)
+        str_add(key, " rank");
+    else
+        str_addf(key, " dim %d", dim);
+}
+
+static bool is_size_key(const char *key) { return strncmp(key, SIZE_KEY, strlen(SIZE_KEY)) == 0; }
 
 /* ---- the table ---- */
 
@@ -141,7 +170,7 @@ void cost_table_note(struct cost_table *table, const char *key, double ns, int64
         row = add_row(table, key);
     row->n = MIN(row->n + n, (int64_t)COST_MAX_COUNT);
     double of_all = (double)n / (double)row->n;
-    double least = ns < row->ns ? SHORTER_COUNTS : LONGER_COUNTS;
+    double least = is_size_key(key) ? SIZE_COUNTS : ns < row->ns ? SHORTER_COUNTS : LONGER_COUNTS;
     row->ns += (ns - row->ns) * fmax(of_all, least);
     table->n_changes++;
     pthread_mutex_unlock(&table->lock);
@@ -199,7 +228,8 @@ void cost_table_describe(struct cost_table *table, int max_rows, struct str *out
         const char *text = keys.data + rows[i].key_at;
         str_addf(out, "%s{\"key\": \"", i > 0 ? ",\n " : "");
         str_add_json_escaped(out, text, strlen(text));
-        str_addf(out, "\", \"ns\": %.0f, \"executions\": %lld}", rows[i].ns, (long long)rows[i].n);
+        str_addf(out, "\", \"%s\": %.0f, \"executions\": %lld}", is_size_key(text) ? "size" : "ns",
+                 rows[i].ns, (long long)rows[i].n);
     }
     if (n_rows > max_rows)
         str_addf(out, ",\n {\"more\": %d}", n_rows - max_rows);

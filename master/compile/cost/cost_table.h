@@ -1,13 +1,17 @@
-/* What executions of nodes have taken, as sampled steps have measured it. The placer reads a row in
- * place of the estimate of the op's cost row (kernels/cost.h).
+/* What executions of nodes have taken, and how large their values were, as sampled steps have
+ * measured it. The placer reads a row in place of the estimate of the op's cost row
+ * (kernels/cost.h) or of a guess at a size (expected_shapes.h).
  *
- * A row's key is the op, its attrs, the type of its first input, the shapes of its inputs, and the
- * type of the device. Each size is rounded up to a power of two, so that batches of about one size
- * share a row; an unknown size is one of the sizes that estimates take (cost_rows.c). A time is
- * that of a device as fast as the machine of the cost rows (kernels/rates.h), so tasks of unequal
- * speed share a row.
+ * The key of a time is the op, its attrs, the type of its first input, the shapes of its inputs,
+ * and the type of the device. Each size is rounded up to a power of two, so that batches of about
+ * one size share a row. A size that nobody knows yet is "?". A time is that of a device as fast as
+ * the machine of the cost rows (kernels/rates.h), so tasks of unequal speed share a row.
+ *
+ * The key of a size is the node's name and op, what is known of the shape, and a dimension of it.
+ * The row's number is a count of elements, at least 1, or the number of dimensions.
  *
  *   "MatMul float 128x1024,1024x64 CPU 5bd1e9955bd1e995"    the last part is a hash of the attrs
+ *   "size of _feed_x_0 _MrFeed ?x1024 9ae16a3b2f90404f dim 0"    and of the whole name
  *
  * Other work on a host can only lengthen an execution, so a time that is shorter than the row's
  * counts for a quarter, and a longer one for a sixteenth. The first times count for more: together
@@ -30,13 +34,19 @@ struct cost_table;
 struct cost_table *cost_table_new(void);
 void cost_table_free(struct cost_table *table); /* accepts NULL */
 
-/* Appends the key of an execution with these inputs, node->n_data full shapes. */
+/* Appends the key of an execution with these inputs, node->n_data shapes. */
 void cost_key_write(struct str *out, const char *device_type, const struct node *node,
                     const struct shape *in);
 
-/* `n` executions took `ns` each. A key or a time that cannot be right is left out. */
+enum { COST_RANK = -1 };
+/* Appends the beginning of the keys of an output's sizes; `known` is its static shape. */
+void cost_size_key_write(struct str *out, const struct node *node, struct shape known);
+/* Appends the rest: a dimension, or COST_RANK for the number of dimensions. */
+void cost_size_key_end(struct str *key, int dim);
+
+/* `n` executions took `ns` each, or had that size. What cannot be right is left out. */
 void cost_table_note(struct cost_table *table, const char *key, double ns, int64_t n);
-/* Returns the time of an execution; 0: not measured. `table` may be NULL. */
+/* Returns the time of an execution, or the size; 0: not measured. `table` may be NULL. */
 double cost_table_find(struct cost_table *table, const char *key);
 int cost_table_n_rows(struct cost_table *table);
 /* How often the table has changed. */

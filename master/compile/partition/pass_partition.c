@@ -32,6 +32,7 @@
 #include "common/graph/internal_ops.h"
 #include "master/compile/compilation.h"
 #include "master/compile/cost/cost_rows.h"
+#include "master/compile/cost/expected_shapes.h"
 #include "master/compile/partition/partition_model.h"
 #include "master/compile/place/placement.h"
 #include "master/compile/place/place.h"
@@ -458,6 +459,7 @@ static void make_partitions(struct partitioner *p) {
     struct compiled *compiled = c->result = new_compiled(p);
     keep_saves(c, compiled);
     cost_rows_keep(c, compiled);
+    expected_sizes_keep(c, compiled);
     placement_keep_in_result(c, compiled);
     int n_tasks = p->devices->n_tasks;
     bool *has_nodes = arena_array(&c->arena, bool, n_tasks + 1);

@@ -1,8 +1,11 @@
 /* The device process: it owns the memory of all simulated devices and runs what the library
- * enqueues. One thread, one socket; it ends when the library's process does. */
+ * enqueues. One socket, and one thread, beside which another waits for the end of the library's
+ * process: this one ends with it, whatever a kernel does at the time. */
 #include "tests/cuda/sim/device.h"
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,6 +265,24 @@ static void serve(void) {
     }
 }
 
+static void *await_end(void *unused) {
+    struct pollfd poll_fd = {.fd = SIM_SOCKET}; /* for POLLHUP, which needs no asking */
+    while (poll(&poll_fd, 1, -1) < 0 && errno == EINTR) {
+    }
+    _exit(0);
+    return unused;
+}
+
+static bool watch_library(void) {
+    pthread_t thread;
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    bool has_started = pthread_create(&thread, NULL, await_end, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return has_started;
+}
+
 static uint64_t setting(const char *name, uint64_t otherwise) {
     const char *text = getenv(name);
     return text != NULL && *text != '\0' ? strtoull(text, NULL, 0) : otherwise;
@@ -286,7 +307,7 @@ int main(int argc, char **argv) {
     if (!pages_init())
         return 75; /* these addresses are taken here; the library tries others */
     const char *kernels = getenv("MILLRACE_SIM_KERNELS");
-    if (!faults_init() || !kernels_load(kernels != NULL ? kernels : ""))
+    if (!watch_library() || !faults_init() || !kernels_load(kernels != NULL ? kernels : ""))
         return 70;
     serve();
     return 0;

@@ -25,8 +25,15 @@ struct CUgraphNode_st {
     uint32_t plan; /* of a convolution, which names its plan; 0: none */
 };
 
-struct CUgraph_st {
+/* The beginning of a graph that was destroyed is kept, because a program may still name it, and
+ * gets an error then. */
+struct handle {
     uint32_t magic;
+    struct handle *next_destroyed;
+};
+
+struct CUgraph_st {
+    struct handle handle;
     int device;
     struct CUgraphNode_st **nodes;
     size_t n, max;
@@ -39,7 +46,7 @@ struct note {
 };
 
 struct CUgraphExec_st {
-    uint32_t magic;
+    struct handle handle;
     int device;
     struct CUgraph_st *graph; /* whose nodes name those of this */
     struct CUgraphNode_st **nodes;
@@ -50,6 +57,7 @@ struct CUgraphExec_st {
 };
 
 static atomic_ullong n_nodes_ever = 1;
+static struct handle *_Atomic last_destroyed;
 
 /* Guarded by the link's lock. */
 static CUstream capturing[SIM_MAX_STREAMS];
@@ -86,10 +94,16 @@ static void nodes_free(struct CUgraphNode_st **nodes, size_t n) {
     free(nodes);
 }
 
+static void destroy(struct handle *handle) {
+    handle->magic = 0;
+    handle->next_destroyed = atomic_load(&last_destroyed);
+    while (!atomic_compare_exchange_weak(&last_destroyed, &handle->next_destroyed, handle)) {
+    }
+}
+
 static void graph_free(CUgraph graph) {
-    graph->magic = 0;
     nodes_free(graph->nodes, graph->n);
-    free(graph);
+    destroy(&graph->handle);
 }
 
 /* ---- capturing ---- */
@@ -186,7 +200,7 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, unsigned mode) {
     struct CUgraph_st *graph = calloc(1, sizeof *graph);
     if (graph == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *graph = (struct CUgraph_st){.magic = GRAPH_MAGIC, .device = stream->device};
+    *graph = (struct CUgraph_st){.handle = {.magic = GRAPH_MAGIC}, .device = stream->device};
     link_lock();
     stream->capture = graph;
     stream->is_capture_invalid = false;
@@ -242,11 +256,13 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret_graph) {
 /* ---- graphs ---- */
 
 static CUresult graph_check(CUgraph graph) {
-    return graph != NULL && graph->magic == GRAPH_MAGIC ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return graph != NULL && graph->handle.magic == GRAPH_MAGIC ? CUDA_SUCCESS
+                                                               : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult exec_check(CUgraphExec exec) {
-    return exec != NULL && exec->magic == EXEC_MAGIC ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return exec != NULL && exec->handle.magic == EXEC_MAGIC ? CUDA_SUCCESS
+                                                            : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *ret_nodes, size_t *n) {
@@ -272,7 +288,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret_exec, CUgraph graph,
         abort();
     for (size_t i = 0; i < graph->n; i++)
         nodes[i] = node_copy(graph->nodes[i]);
-    *exec = (struct CUgraphExec_st){.magic = EXEC_MAGIC,
+    *exec = (struct CUgraphExec_st){.handle = {.magic = EXEC_MAGIC},
                                     .device = graph->device,
                                     .graph = graph,
                                     .nodes = nodes,
@@ -385,10 +401,9 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
     BEGIN_DESTROY(cuGraphExecDestroy, exec);
     TRY(exec_check(exec));
-    exec->magic = 0;
     nodes_free(exec->nodes, exec->n);
     free(exec->notes);
-    free(exec);
+    destroy(&exec->handle);
     return CUDA_SUCCESS;
 }
 

@@ -154,13 +154,14 @@ static void on_encoded(struct text_encoding *encoding, struct status *status_tak
     struct rendezvous *rendezvous = encoding->rendezvous;
     bool is_offered = false;
     free(CONTAINER_OF(encoding, struct encoded_send, encoding));
-    op->ctx.status = status_take;
     if (!status_take)
-        op->ctx.status = rendezvous_send_encoded(
-            rendezvous, &executor->plan->channels[op->node->aux], op->iteration->frame_iter,
-            &op->ctx.inputs[0], proto_take, &op->recv, &is_offered);
-    if (!is_offered)
-        executor_post(op);
+        status_take = rendezvous_send_encoded(rendezvous, &executor->plan->channels[op->node->aux],
+                                              op->iteration->frame_iter, &op->ctx.inputs[0],
+                                              proto_take, &op->recv, &is_offered);
+    if (is_offered) /* from now on it is on_value's */
+        return;
+    op->ctx.status = status_take;
+    executor_post(op);
 }
 
 static void start_encoding(struct async_op *op) {
@@ -182,9 +183,11 @@ static bool start_send(struct async_op *op) {
         start_encoding(op);
         return false;
     }
-    op->ctx.status = rendezvous_send_or_offer(op->executor->execution->rendezvous, channel,
-                                              op->iteration->frame_iter, &op->ctx.inputs[0],
-                                              &op->recv, &is_offered);
+    struct status *st = rendezvous_send_or_offer(op->executor->execution->rendezvous, channel,
+                                                 op->iteration->frame_iter, &op->ctx.inputs[0],
+                                                 &op->recv, &is_offered);
+    if (!is_offered) /* otherwise it is on_value's from now on */
+        op->ctx.status = st;
     return !is_offered;
 }
 

@@ -1,6 +1,8 @@
 /* Writes values into remote slots, piece by piece. */
 #include "rpc/rdma/rdma_out.h"
 
+#include "common/base/clock.h"
+
 /* The device does not read the transfer's memory any more. */
 static void release(struct rdma_transfer *transfer) {
     list_remove(&transfer->link);
@@ -23,6 +25,8 @@ static struct status *post_piece(struct rdma_out *out, struct rdma_transfer *tra
                                .to_key = transfer->remote_slot.key,
                                .number = transfer->remote_slot.number,
                                .has_number = transfer->n_posted + size == transfer->size_bytes};
+    if (transfer->n_posted == 0)
+        transfer->begun_ns = clock_now_ns();
     TRY(rdma_queue_post_write(&out->queue, &write));
     transfer->n_posted += size;
     transfer->n_unacknowledged++;

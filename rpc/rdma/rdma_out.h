@@ -38,6 +38,7 @@ struct rdma_transfer {
     const char *data;
     size_t size_bytes, n_posted; /* n_posted: bytes that have been posted */
     size_t n_unacknowledged;     /* pieces */
+    int64_t begun_ns;            /* when the first one was posted */
     struct rdma_region *region;
     struct status *why;  /* registering failed with this */
     bool is_registering; /* the device's thread uses the record */

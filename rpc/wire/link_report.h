@@ -18,7 +18,7 @@ struct link_report {
     struct span task;
     enum link_way way;
     uint64_t latency_ns;       /* half of the shortest recent round trip; 0: not measured */
-    uint64_t bytes_per_second; /* of large values over a socket; 0: not measured */
+    uint64_t bytes_per_second; /* of large values over a socket or by RDMA; 0: not measured */
 };
 
 enum {

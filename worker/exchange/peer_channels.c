@@ -7,6 +7,7 @@
 #include "rpc/host_id.h"
 #include "worker/exchange/peer_arrivals.h"
 #include "worker/exchange/peer_internal.h"
+#include "worker/exchange/peer_links.h"
 
 /* ---- what comes ---- */
 
@@ -61,7 +62,8 @@ static struct status *on_edge_message(struct peer *peer, struct transport_channe
     if (input && input->is_read) {
         input->is_read = false;
         if (channel->kind == CHANNEL_BULK && input->since_ns != 0)
-            peer_link_arrived(peer, message->payload_len, clock_now_ns() - input->since_ns);
+            peer_link_note(&peer->ns_per_byte, message->payload_len,
+                           clock_now_ns() - input->since_ns);
         return table->receiver->on_message(table->receiver_arg, peer, message, &input->edge);
     }
     TRY(status_prefix_take(edge_message_read(message->meta, &edge), "from task %s: ", peer->task));

@@ -143,12 +143,6 @@ void peer_steps_publish(struct peer *peer, struct transport_channel *channel_tak
 /* A LostSteps message has arrived. Errors: INVALID_ARGUMENT. */
 struct status *peer_steps_on_lost(struct peer *peer, struct span meta) MUST_USE;
 
-/* ---- peer_links.c ---- */
-/* Most of a shorter value may be in the socket's buffer before the clock starts. */
-enum { PEER_LINK_MIN_BYTES = 2 << 20 };
-/* A large value of the peer has been read from a socket in that time. */
-void peer_link_arrived(struct peer *peer, size_t size_bytes, int64_t took_ns);
-
 /* ---- peer_page.c ---- */
 /* A channel of the peer has closed: counts what it has moved. */
 void peer_count_ended(struct peer *peer, struct transport_channel *channel);

@@ -149,6 +149,8 @@ static void add_peer(struct peer *peer, struct str *out) {
     page_int(out, "rtt_us", peer->heartbeat.rtt_ns / 1000);
     if (peer->ns_per_byte > 0)
         page_real(out, "received_bytes_per_second", 1e9 / peer->ns_per_byte);
+    if (peer->rdma.written_ns_per_byte > 0)
+        page_real(out, "written_bytes_per_second", 1e9 / peer->rdma.written_ns_per_byte);
     page_int(out, "losses", (int64_t)peer->n_losses);
     add_why_not("shm_to", peer->shm.to_us && peer->shm.ledger, &peer->shm.why_not_to, out);
     add_why_not("shm_from", peer_link_way(peer) == LINK_WAY_SHM && peer->shm.to_peer,

@@ -130,6 +130,7 @@ struct peer_rdma {
 
     /* n_instead: values that were pushed over TCP instead */
     uint64_t n_written, written_bytes, n_received, received_bytes, n_instead;
+    double written_ns_per_byte; /* of large values, until they were acknowledged; 0: unknown */
     /* Pre-grants: sent; from prepared slots; received; written; declined, or their connection has
      * ended. */
     uint64_t n_pregranted, n_from_prepared, n_received_pregranted, n_written_pregranted,

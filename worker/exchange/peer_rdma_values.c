@@ -2,6 +2,8 @@
  * into the slots that the peer has granted. */
 #include <stdlib.h>
 
+#include "common/base/clock.h"
+#include "worker/exchange/peer_links.h"
 #include "worker/exchange/peer_rdma_internal.h"
 
 /* ---- pending writes: beginning ---- */
@@ -397,6 +399,8 @@ static void on_written(void *owner, struct rdma_transfer *transfer) {
     if (!is_probe) {
         rdma->n_written++;
         rdma->written_bytes += write->value.size_bytes;
+        peer_link_note(&rdma->written_ns_per_byte, transfer->size_bytes,
+                       clock_now_ns() - transfer->begun_ns);
     }
     write_free(write);
     if (is_probe)

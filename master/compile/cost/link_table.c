@@ -62,7 +62,8 @@ static void take(struct link *link, const struct link_report *report) {
     link->cost = by_way[report->way];
     link->is_latency_measured = report->latency_ns > 0;
     link->is_bandwidth_measured = report->bytes_per_second > 0 &&
-                                  (report->way == LINK_WAY_TCP || report->way == LINK_WAY_UNIX);
+                                  (report->way == LINK_WAY_TCP || report->way == LINK_WAY_UNIX ||
+                                   report->way == LINK_WAY_RDMA);
     if (link->is_latency_measured)
         link->cost.latency_ns = limited((double)report->latency_ns, MIN_LATENCY_NS, MAX_LATENCY_NS);
     if (link->is_bandwidth_measured)

@@ -9,7 +9,8 @@
  *   rdma           20 us     0.1 ns           a hundred gigabits a second
  *
  * A measured latency replaces the default one for every way; a measured time of a byte only where
- * values travel through sockets. Any thread: compilations read the table on pool threads. */
+ * values travel through sockets or by RDMA: in shared memory nothing travels. Any thread:
+ * compilations read the table on pool threads. */
 #ifndef MILLRACE_MASTER_COMPILE_COST_LINK_TABLE_H
 #define MILLRACE_MASTER_COMPILE_COST_LINK_TABLE_H
 

@@ -58,6 +58,10 @@ static void what_is_not_measured_follows_from_the_transport(void **state) {
     /* bytes that went through a socket say nothing of references */
     note(A, B, LINK_WAY_SHM, 30000, 1000);
     expect(A, B, 30000, 0.02);
+    note(A, B, LINK_WAY_RDMA, 4000, 0);
+    expect(A, B, 4000, 0.1);
+    note(A, B, LINK_WAY_RDMA, 4000, 20000000000);
+    expect(A, B, 4000, 0.05);
 }
 
 static void wild_numbers_are_limited(void **state) {

@@ -9,6 +9,7 @@
 #include "tests/unit/state_drawing.h"
 #include "tests/unit/worker/two_tasks.h"
 #include "worker/exchange/peer_internal.h"
+#include "worker/exchange/peer_links.h"
 #include "worker/exchange/peer_rdma_internal.h"
 
 static struct loop *loop;

@@ -216,6 +216,38 @@ static void required_on_both_ends_it_works(void **state) {
     assert_true(task_says(&b, "\"received\":1,") && task_says(&a, "\"received\":1,"));
 }
 
+/* What the task says of its link to the other one. */
+static struct link_report report_of(struct test_task *task) {
+    struct str reply = STR_INIT;
+    struct link_report report;
+    peer_table_report_links(task->peers, &reply);
+    struct span rest = {reply.data, reply.len};
+    assert_true(link_report_next(&rest, &report));
+    assert_int_equal(report.way, LINK_WAY_RDMA);
+    report.task = (struct span){NULL, 0}; /* of the reply */
+    str_fini(&reply);
+    return report;
+}
+
+static void written_values_measure_the_link(void **state) {
+    static const int64_t n = 1 << 20;
+    struct tensor value;
+    struct wait wait;
+    connect_both();
+    check_crosses(&a, &b, 6); /* too small to tell */
+    assert_true(report_of(&a).bytes_per_second == 0);
+    assert_null(tensor_new_zeroed(allocator_host(), DT_FLOAT, (struct shape){1, &n}, &value));
+    receive(&b, &a, 7, &wait);
+    send_value(&a, &b, 7, &value);
+    LOOP_UNTIL(loop, wait.n_calls == 1);
+    LOOP_UNTIL(loop, report_of(&a).bytes_per_second > 0);
+    assert_true(report_of(&a).bytes_per_second > 1000000);
+    tensor_clear(&wait.value);
+    tensor_clear(&value);
+    rendezvous_end_step(a.rendezvous, 7);
+    rendezvous_end_step(b.rendezvous, 7);
+}
+
 static void a_queue_pair_that_cannot_be_made_leaves_tcp(void **state) {
     static const char *const calls[] = {"create_cq", "create_qp", "modify_qp", "alloc_pd"};
     for (uint64_t i = 0; i < ARRAY_LEN(calls); i++) {
@@ -247,6 +279,7 @@ int main(void) {
         TEST_WITH(a_peer_without_rdma_gets_the_value_over_tcp, setup_a_alone),
         TEST_WITH(required_rdma_that_the_peer_refuses_is_an_error, setup_a_requires),
         TEST_WITH(required_on_both_ends_it_works, setup_both_require),
+        TEST(written_values_measure_the_link),
         TEST(a_queue_pair_that_cannot_be_made_leaves_tcp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

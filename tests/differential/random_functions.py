@@ -37,10 +37,11 @@ class _Builder(random_loops._Builder):  # noqa: SLF001
             return f(made, a) if twice else made
 
     def case(self, values, depth):
-        """An index that is in range, or not: the last branch is the default."""
+        """An index that is in range, or not: the last branch is the default. As in a predicate, a
+        further number keeps the last bit of a sum from being decisive."""
         n = int(self.rng.integers(1, 4))
         with self.somewhere():
-            index = tf.cast(tf.reduce_sum(self.pick(values)) * 2.0, tf.int32)
+            index = tf.cast(tf.reduce_sum(self.pick(values)) * 2.0 + 0.0037, tf.int32)
         with self.somewhere():
             return tf.switch_case(index, [lambda: tf.identity(self.block(values, depth + 1))
                                           for _ in range(n)])

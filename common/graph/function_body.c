@@ -371,6 +371,17 @@ static void add_needed_calls(struct function_body *body, const uint8_t *is_below
             add_effect(body, i, is_effect);
 }
 
+static void find_used_args(struct graph *graph, struct function_body *body) {
+    body->arg_is_used = arena_array(&graph->arena, bool, body->n_args + 1);
+    for (int i = 0; i < body->n_rets; i++)
+        if (body->ret_values[i].is_arg)
+            body->arg_is_used[body->ret_values[i].position] = true;
+    for (int i = 0; i < body->n_nodes; i++)
+        for (int k = 0; body->nodes[i].is_needed && k < body->nodes[i].n_inputs; k++)
+            if (body->nodes[i].inputs[k].is_arg)
+                body->arg_is_used[body->nodes[i].inputs[k].position] = true;
+}
+
 static struct status *find_effects(struct body_reader *reader, struct span def) {
     struct function_body *body = reader->body;
     struct proto_field field;
@@ -398,6 +409,7 @@ static struct status *find_effects(struct body_reader *reader, struct span def) 
     if (body->has_control_flow)
         find_below_control_flow(body, is_below);
     body->has_results = body->n_rets > 0 || body->n_effects > 0;
+    body->n_named_effects = body->n_effects;
     add_needed_calls(body, is_below, is_effect);
     body->n_kept_effects = body->n_effects;
     /* from the end, since a later node mostly needs earlier ones */
@@ -424,7 +436,9 @@ static struct status *read_body(struct body_reader *reader, struct span def) {
     TRY(read_signature(reader, op_def));
     TRY(read_nodes(reader, def));
     TRY(read_rets(reader, def));
-    return find_effects(reader, def);
+    TRY(find_effects(reader, def));
+    find_used_args(reader->graph, reader->body);
+    return NULL;
 }
 
 struct status *function_body_read(struct graph *graph, const struct graph_function *function,

@@ -44,14 +44,16 @@ struct function_body {
     struct function_node *nodes;
     int n_nodes;
     struct function_input *ret_values; /* for each ret: its first tensor */
+    bool *arg_is_used; /* by argument: an output, or a node that is needed or stateful, takes it */
     /* Positions of the nodes that a call must run for their effects: those that control_ret names,
      * stateful nodes that nothing else would run, and calls with state. A stateful node under a
      * Switch or Enter of the body itself is not listed: such bodies are pruned. */
     int *effects;
     int n_effects;
-    /* The first n_kept_effects of them are kept even when unused nodes are pruned. The others are
-     * effects only because they are stateful. */
-    int n_kept_effects;
+    /* The first n_named_effects of them are those that control_ret names. Up to n_kept_effects
+     * follow the calls with state that these and the outputs need: they are kept even when unused
+     * nodes are pruned. The others are effects only because they are stateful. */
+    int n_named_effects, n_kept_effects;
     bool has_results;      /* outputs, or nodes that control_ret names: what a body is pruned to */
     bool has_control_flow; /* the body itself contains Switch, Enter or a similar op */
     struct strmap names;   /* used by function_body_find */

@@ -13,8 +13,7 @@ from programs_functions import v2
 
 class _Builder(random_loops._Builder):  # noqa: SLF001
     """With control flow v2 on, what random_loops makes of conditionals and loops are If and While.
-    Here come calls, Case, and state. (How often what is stateful and used by nobody runs depends on
-    TensorFlow's configuration; programs_functions.py has what does not.)"""
+    Here come calls, Case, and state: how often each run has counted is compared, too."""
 
     def __init__(self, seed):
         super().__init__(seed)
@@ -81,7 +80,9 @@ def _build(seed):
             rng = np.random.default_rng([seed, k])
             runs.append(Run(results + builder.made if k == 0 else results,
                             {x: np.round(rng.normal(size=3), 2).astype(np.float32) for x in feeds}))
-        return [*runs, Run(results[1], runs[1].feeds)]
+        runs.append(Run(results[1], runs[1].feeds))
+        counted = Run(builder.count.read_value())
+        return [run for first in runs for run in (first, counted)]
 
     return build
 

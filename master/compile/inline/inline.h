@@ -9,6 +9,7 @@
  *   inline_loop.c      While, For: Enter … Exit                     │ what replaces the call
  *   inline_gradient.c  SymbolicGradient: a body and its derivative  ┘
  *   inline_state.c     which copies of a stateful node share their state
+ *   inline_targets.c   which effects happen: they become targets
  *
  * Two rules keep the meaning of a body:
  *
@@ -20,7 +21,14 @@
  *   Done. A control edge from a call becomes one from its `done` node, which waits for all outputs
  *   and effects of the call. An effect is what a call does in addition to computing its outputs
  *   (function_body.h). Effects happen even if no node depends on them: they become targets of the
- *   step. */
+ *   step.
+ *
+ * What TensorFlow lowers (enum inline_region) is no call in its executor: what nobody needs of an
+ * If, a Case or a While is pruned, although the rest runs. So the stateful nodes of such a body are
+ * effects only if the function's control_ret names them, and `done` of an If or a Case waits
+ * for an output only if something else needs it. A call within such a body is one: its outputs wait
+ * for its `done`, so its effects happen if one of them is needed. And a call needs all its inputs:
+ * its outputs wait also for those that its body does not take. */
 #ifndef MILLRACE_MASTER_COMPILE_INLINE_INLINE_H
 #define MILLRACE_MASTER_COMPILE_INLINE_INLINE_H
 
@@ -64,6 +72,7 @@ struct inline_call {
      * name */
     const char *state;
     enum inline_region region; /* of the body that contains it */
+    bool is_in_lowered;        /* that body is one that TensorFlow lowers and prunes */
     /* for a gradient: only its values are wanted, its effects have happened */
     bool is_recomputed;
 };
@@ -72,8 +81,10 @@ struct inline_call {
 struct replacement {
     struct node_input *outputs; /* one per output of the call */
     struct node *done;
+    bool waits_for_needed; /* `done` waits for outputs only if they are needed */
     struct node **effects;
     int n_effects;
+    bool *is_reached; /* by output, then `done`; used by inline_targets.c */
 };
 
 struct inline_rule {
@@ -137,6 +148,14 @@ void inliner_push(struct inliner *in, struct inline_call call);
  * calls stay. *ret_any: were there any? */
 struct status *inliner_lower_control_flow(struct inliner *in, int n_calls, int first_id,
                                           bool *ret_any) MUST_USE;
+/* What replaces the node; NULL: it stays. */
+struct replacement *inliner_replacement(const struct inliner *in, const struct node *node);
+/* The node that an edge from the call begins at instead; it may be a call, too. */
+struct node_input replacement_follow(const struct replacement *replacement, int index);
+/* Makes targets of the effects of the calls that a fetch or a target needs, and lets targets that
+ * are calls name what replaces them. The first `n_top_nodes` nodes are those of the client's graph.
+ * Edges still begin at the calls (inline_targets.c). */
+struct status *inliner_settle_targets(struct inliner *in, int n_top_nodes) MUST_USE;
 /* Follows replacements to an output that stays. */
 struct status *inliner_resolve(struct inliner *in, struct node_input *input) MUST_USE;
 
@@ -166,6 +185,7 @@ struct body_arg {
     bool is_loose;
     /* made when a node is needed: for a control edge from the argument, or colocation with it */
     struct node *identity;
+    bool is_unused; /* nothing in the body takes it; filled in by body_make */
 };
 
 /* One copy of a body. */

@@ -165,6 +165,9 @@ static struct status *bind_args(struct copy *copy) {
     if (n != copy->body->n_args)
         return status_invalid("Function '%s' takes %d inputs, %d are given", function->name, n,
                               copy->body->n_args);
+    for (int i = 0; i < function->n_args; i++)
+        for (int k = copy->first_arg[i]; k < copy->first_arg[i + 1]; k++)
+            copy->body->args[k].is_unused = !function->arg_is_used[i];
     return NULL;
 }
 
@@ -352,6 +355,11 @@ static struct status *connect(struct copy *copy, const struct function_node *fro
     return rename_colocation(copy, node);
 }
 
+/* Is what nobody needs of the body pruned, although the call is needed? */
+static bool is_pruned_with_graph(const struct copy *copy) {
+    return copy->body->region == REGION_PRUNED && inline_is_lowered(copy->call);
+}
+
 static struct status *connect_all(struct copy *copy, struct call_chain *chain) {
     for (int i = 0; i < copy->function->n_nodes; i++) {
         const struct function_node *from = &copy->function->nodes[i];
@@ -364,7 +372,8 @@ static struct status *connect_all(struct copy *copy, struct call_chain *chain) {
                          (struct inline_call){
                              node, copy->body->entry, copy->function->has_control_flow, chain,
                              inline_state_name(copy->in, copy->body->states, from->name),
-                             copy->body->region, copy->call->is_recomputed});
+                             copy->body->region, is_pruned_with_graph(copy),
+                             copy->call->is_recomputed});
     }
     return NULL;
 }
@@ -419,28 +428,37 @@ static void set_region(struct copy *copy) {
         body->region = REGION_KERNEL;
 }
 
-/* How many of the function's effects happen. The others are stateful nodes that nobody uses. */
-static int count_effects(const struct copy *copy) {
+/* Does the function's i-th effect happen? The others are stateful nodes that nobody uses, and
+ * calls whose nodes are pruned one by one. */
+static bool happens(const struct copy *copy, int i, const struct node *effect) {
+    const struct inline_call called = {.node = (struct node *)(uintptr_t)effect,
+                                       .region = copy->body->region};
     if (copy->call->is_recomputed)
-        return 0;
-    bool is_pruned =
-        copy->body->region == REGION_PRUNED && !node_attr(copy->call->node, CALLED_BY_KERNEL_ATTR);
-    return is_pruned ? copy->function->n_kept_effects : copy->function->n_effects;
+        return false;
+    if (copy->body->region != REGION_PRUNED || node_attr(copy->call->node, CALLED_BY_KERNEL_ATTR))
+        return true;
+    if (i < copy->function->n_named_effects)
+        return true;
+    return i < copy->function->n_kept_effects && !is_pruned_with_graph(copy) &&
+           !inline_is_lowered(&called);
 }
 
 static struct status *make(struct copy *copy) {
     struct body *body = copy->body;
+    const struct function_body *function = copy->function;
     set_region(copy);
-    int n_effects = count_effects(copy);
-    body->has_control_flow = copy->function->has_control_flow;
-    TRY(extend_chain(copy->in, copy->call, copy->function->name, &body->chain));
+    body->has_control_flow = function->has_control_flow;
+    TRY(extend_chain(copy->in, copy->call, function->name, &body->chain));
     TRY(bind_args(copy));
     TRY(make_nodes(copy));
     TRY(connect_all(copy, body->chain));
     TRY(make_outputs(copy));
-    body->effects = arena_array(&copy->in->c->arena, struct node *, n_effects + 1);
-    for (int i = 0; i < n_effects; i++)
-        body->effects[body->n_effects++] = copy->nodes[copy->function->effects[i]];
+    body->effects = arena_array(&copy->in->c->arena, struct node *, function->n_effects + 1);
+    for (int i = 0; i < function->n_effects; i++) {
+        struct node *effect = copy->nodes[function->effects[i]];
+        if (happens(copy, i, effect))
+            body->effects[body->n_effects++] = effect;
+    }
     return NULL;
 }
 

@@ -9,7 +9,8 @@
  *
  * Case is the same with _SwitchN, whose index takes the last branch where it is out of range.
  * A node of each branch waits for all that the branch does in addition to its values; the Merge
- * of these is what `done` waits for, as the other branch's is dead. */
+ * of these is what `done` waits for, as the other branch's is dead. `done` waits for
+ * the outputs, too: where TensorFlow lowers the conditional, for those that are needed anyway. */
 #include "master/compile/compilation.h"
 #include "master/compile/inline/inline.h"
 
@@ -105,10 +106,13 @@ static struct status *merge_outputs(struct branches *b) {
     struct node *merged;
     TRY(add_merge(b, "merge_done", b->tokens, &merged));
     TRY(inline_join(b->in, b->call, "done", &merged, 1, &b->replacement->done));
+    b->replacement->waits_for_needed =
+        inline_is_lowered(b->call) && b->call->region == REGION_PRUNED;
     for (int i = 0; i < node->n_outputs; i++) {
         TRY(add_merge(b, "merge", &b->outputs[i * b->n_branches], &merged));
         b->replacement->outputs[i] = (struct node_input){merged, 0};
-        node_add_control(b->in->graph, b->replacement->done, merged);
+        if (!b->replacement->waits_for_needed)
+            node_add_control(b->in->graph, b->replacement->done, merged);
     }
     return NULL;
 }

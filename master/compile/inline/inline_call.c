@@ -21,6 +21,38 @@ struct status *inline_called_function(struct inliner *in, const struct inline_ca
     return NULL;
 }
 
+/* Does nothing happen for the node's value: is it a constant, a feed, the handle of a variable? */
+static bool is_at_hand(const struct node *node) {
+    if (node_is_op(node, "VarHandleOp") || node_is_internal(node))
+        return true;
+    return node->n_inputs == 0 && !node_is_call(node) && !node_is_stateful(node);
+}
+
+/* TensorFlow's call takes its inputs before it begins: also those that the body does not use, whose
+ * effects therefore happen. What else computes them is left out by pass_waits. */
+static struct status *wait_for_unused(struct inliner *in, const struct inline_call *call,
+                                      const struct body *body, struct replacement *ret) {
+    struct node **unused = arena_array(&in->c->arena, struct node *, body->n_args + 1), *join;
+    int n = 0;
+    if (call->is_recomputed || call->inputs_decide) /* then the entry waits for all inputs */
+        return NULL;
+    for (int i = 0; i < body->n_args; i++) {
+        const struct body_arg *arg = &body->args[i];
+        if (arg->is_unused && !is_at_hand(arg->value.src))
+            TRY(inline_identity(in, call, "unused", arg->value, NULL, &unused[n++]));
+    }
+    if (n == 0)
+        return NULL;
+    TRY(inline_join(in, call, "inputs", unused, n, &join));
+    node_add_control(in->graph, ret->done, join);
+    for (int i = 0; i < body->n_outputs; i++) {
+        struct node *output;
+        TRY(inline_identity(in, call, "output", ret->outputs[i], join, &output));
+        ret->outputs[i] = (struct node_input){output, 0};
+    }
+    return NULL;
+}
+
 struct status *lower_call_of(struct inliner *in, const struct inline_call *call,
                              const struct attr_func *function, int first_input,
                              struct replacement *ret) {
@@ -37,7 +69,7 @@ struct status *lower_call_of(struct inliner *in, const struct inline_call *call,
         node_add_control(in->graph, ret->done, body.outputs[i].src);
     if (body.entry)
         node_add_control(in->graph, ret->done, body.entry);
-    return NULL;
+    return wait_for_unused(in, call, &body, ret);
 }
 
 /* There is one executor here, which does what both of TensorFlow's executors promise. A name that

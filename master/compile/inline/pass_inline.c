@@ -2,8 +2,8 @@
  * executor runs [WP 4.4; CF 3] (inline.h).
  *
  *   calls of the graph ─► stack ─► replace one by its body's nodes, push the calls among these ─►
- *   until the stack is empty; then every edge from a call becomes one from what replaces it,
- *   effects become targets, and calls are removed
+ *   until the stack is empty; then effects become targets, every edge from a call becomes one from
+ *   what replaces it, and calls are removed
  *
  * Edges change only after all bodies are made: a call's inputs and outputs may be other calls,
  * replaced or not. One sweep at the end follows the replacements, whatever their order. */
@@ -92,12 +92,27 @@ static struct status *find_calls(struct inliner *in) {
     return st;
 }
 
+/* For a call within what TensorFlow lowers: its effects happen if an output is needed, so the
+ * outputs wait for them. */
+static struct status *hold_outputs(struct inliner *in, const struct inline_call *call,
+                                   struct replacement *replacement) {
+    if (!call->is_in_lowered || replacement->n_effects == 0 || inline_is_lowered(call))
+        return NULL;
+    for (int i = 0; i < call->node->n_outputs; i++) {
+        struct node *held;
+        TRY(inline_identity(in, call, "held", replacement->outputs[i], replacement->done, &held));
+        replacement->outputs[i] = (struct node_input){held, 0};
+    }
+    return NULL;
+}
+
 static struct status *lower(struct inliner *in, const struct inline_call *call) {
     const struct inline_rule *rule =
         op_signature_is_known(call->node->op) ? inline_rule_find(call->node->op_name) : NULL;
     struct replacement *replacement = arena_new(&in->c->arena, struct replacement);
     int id = call->node->id;
     TRY(rule ? rule->lower(in, call, replacement) : lower_call(in, call, replacement));
+    TRY(hold_outputs(in, call, replacement));
     if (id >= in->replaced_capacity) {
         int capacity = MAX(2 * in->replaced_capacity, in->graph->n_nodes);
         in->replaced = xreallocarray(in->replaced, (size_t)capacity, sizeof(in->replaced[0]));
@@ -112,11 +127,11 @@ static struct status *lower(struct inliner *in, const struct inline_call *call) 
 
 /* ---- putting the results in place ---- */
 
-static struct replacement *replacement_of(const struct inliner *in, const struct node *node) {
+struct replacement *inliner_replacement(const struct inliner *in, const struct node *node) {
     return node->id < in->replaced_capacity ? in->replaced[node->id] : NULL;
 }
 
-static struct node_input follow(struct replacement *replacement, int index) {
+struct node_input replacement_follow(const struct replacement *replacement, int index) {
     return index == CONTROL_EDGE ? (struct node_input){replacement->done, CONTROL_EDGE}
                                  : replacement->outputs[index];
 }
@@ -127,15 +142,15 @@ static struct node_input follow(struct replacement *replacement, int index) {
 struct status *inliner_resolve(struct inliner *in, struct node_input *input) {
     struct node_input end = *input;
     struct replacement *replacement;
-    for (int n = 0; (replacement = replacement_of(in, end.src)) != NULL; n++) {
+    for (int n = 0; (replacement = inliner_replacement(in, end.src)) != NULL; n++) {
         if (n > in->n_replaced)
             return status_invalid("Nodes in a cycle: '%s' waits for itself\n\t [[{{node %s}}]]",
                                   input->src->name, input->src->name);
-        end = follow(replacement, end.index);
+        end = replacement_follow(replacement, end.index);
     }
-    for (struct node_input at = *input, next; (replacement = replacement_of(in, at.src)) != NULL;
-         at = next) {
-        next = follow(replacement, at.index);
+    for (struct node_input at = *input, next;
+         (replacement = inliner_replacement(in, at.src)) != NULL; at = next) {
+        next = replacement_follow(replacement, at.index);
         if (at.index != CONTROL_EDGE)
             replacement->outputs[at.index] = end;
     }
@@ -146,7 +161,7 @@ struct status *inliner_resolve(struct inliner *in, struct node_input *input) {
 /* `last_seen`, by node id: 1 + the consumer that had it as a control input last. */
 static struct status *rewire(struct inliner *in, struct node *node, int *last_seen) {
     for (int i = 0; i < node->n_inputs; i++)
-        if (replacement_of(in, node->inputs[i].src))
+        if (inliner_replacement(in, node->inputs[i].src))
             TRY(inliner_resolve(in, &node->inputs[i]));
     node_drop_doubled_controls(node, last_seen);
     return NULL;
@@ -156,7 +171,7 @@ static struct status *rewire_from(struct inliner *in, int first_id) {
     struct status *st = NULL;
     int *last_seen = xcalloc((size_t)in->graph->n_nodes + 1, sizeof(*last_seen));
     for (int id = first_id; id < in->graph->n_nodes && !st; id++)
-        if (!in->graph->nodes[id]->is_removed && !replacement_of(in, in->graph->nodes[id]))
+        if (!in->graph->nodes[id]->is_removed && !inliner_replacement(in, in->graph->nodes[id]))
             st = rewire(in, in->graph->nodes[id], last_seen);
     free(last_seen);
     return st;
@@ -184,77 +199,21 @@ struct status *inliner_lower_control_flow(struct inliner *in, int n_calls, int f
     return *ret_any ? rewire_from(in, first_id) : NULL;
 }
 
-/* ---- targets ---- */
-
-struct targets {
-    struct node **nodes;
-    int n, capacity;
-};
-
-static void add_target(struct targets *targets, struct node *node) {
-    if (targets->n == targets->capacity) {
-        targets->capacity = targets->capacity ? 2 * targets->capacity : 16;
-        targets->nodes =
-            xreallocarray(targets->nodes, (size_t)targets->capacity, sizeof(targets->nodes[0]));
-    }
-    targets->nodes[targets->n++] = node;
-}
-
-/* Adds the effects of a call of the client's graph, and those of the calls among them. A call is in
- * one body only, so this is a tree. */
-static void add_effects(struct inliner *in, struct targets *targets,
-                        const struct replacement *replacement) {
-    struct targets stack = {0};
-    for (int i = 0; i < replacement->n_effects; i++)
-        add_target(&stack, replacement->effects[i]);
-    while (stack.n > 0) {
-        struct node *node = stack.nodes[--stack.n];
-        const struct replacement *inner = replacement_of(in, node);
-        if (!inner)
-            add_target(targets, node);
-        for (int i = 0; inner && i < inner->n_effects; i++)
-            add_target(&stack, inner->effects[i]);
-    }
-    free(stack.nodes);
-}
-
-static struct status *settle_targets(struct inliner *in, struct node *const *top_calls,
-                                     int n_top_calls) {
-    struct compilation *c = in->c;
-    struct targets targets = {0};
-    struct status *st = NULL;
-    for (int i = 0; i < c->n_targets && !st; i++) {
-        struct node_input target = {c->target_nodes[i], CONTROL_EDGE};
-        st = inliner_resolve(in, &target);
-        add_target(&targets, target.src);
-    }
-    for (int i = 0; i < n_top_calls; i++)
-        add_effects(in, &targets, replacement_of(in, top_calls[i]));
-    c->target_nodes =
-        arena_memdup(&c->arena, targets.nodes, (size_t)targets.n * sizeof(targets.nodes[0]));
-    c->n_targets = targets.n;
-    free(targets.nodes);
-    return st;
-}
-
 /* ---- the pass ---- */
 
 static struct status *inline_all(struct inliner *in) {
     TRY(find_calls(in));
-    int n_top_calls = in->n_calls;
-    struct node **top_calls = arena_array(&in->c->arena, struct node *, n_top_calls + 1);
-    for (int i = 0; i < n_top_calls; i++)
-        top_calls[i] = in->calls[i].node;
+    int n_top_nodes = in->graph->n_nodes;
     while (in->n_calls > 0) {
         struct inline_call call = in->calls[--in->n_calls];
         TRY(lower(in, &call));
     }
-    if (n_top_calls == 0)
+    if (in->n_replaced == 0)
         return NULL;
+    TRY(inliner_settle_targets(in, n_top_nodes));
     TRY(rewire_from(in, 0));
-    TRY(settle_targets(in, top_calls, n_top_calls));
     for (int id = 0; id < in->graph->n_nodes; id++)
-        if (replacement_of(in, in->graph->nodes[id]))
+        if (inliner_replacement(in, in->graph->nodes[id]))
             graph_remove_node(in->graph, in->graph->nodes[id]);
     return NULL;
 }

@@ -371,15 +371,44 @@ static void add_needed_calls(struct function_body *body, const uint8_t *is_below
             add_effect(body, i, is_effect);
 }
 
+/* Is it an If, Case or While that becomes nodes of the graph around? */
+static bool is_lowered(const struct function_node *node) {
+    int at;
+    return attrs_find(node->attrs, node->n_attrs, "_lower_using_switch_merge", &at) &&
+           node->attrs[at].value.type == ATTR_BOOL && node->attrs[at].value.b;
+}
+
+struct use_walk {
+    struct function_body *body;
+    bool *is_reached; /* by node */
+    int *stack, n_stack;
+};
+
+static void use(struct use_walk *walk, const struct function_input *input) {
+    if (input->is_arg) {
+        walk->body->arg_is_used[input->position] = true;
+    } else if (!walk->is_reached[input->position]) {
+        walk->is_reached[input->position] = true;
+        walk->stack[walk->n_stack++] = input->position;
+    }
+}
+
 static void find_used_args(struct graph *graph, struct function_body *body) {
+    struct use_walk walk = {.body = body};
     body->arg_is_used = arena_array(&graph->arena, bool, body->n_args + 1);
+    walk.is_reached = xcalloc((size_t)body->n_nodes + 1, sizeof(*walk.is_reached));
+    walk.stack = xcalloc((size_t)body->n_nodes + 1, sizeof(*walk.stack));
     for (int i = 0; i < body->n_rets; i++)
-        if (body->ret_values[i].is_arg)
-            body->arg_is_used[body->ret_values[i].position] = true;
-    for (int i = 0; i < body->n_nodes; i++)
-        for (int k = 0; body->nodes[i].is_needed && k < body->nodes[i].n_inputs; k++)
-            if (body->nodes[i].inputs[k].is_arg)
-                body->arg_is_used[body->nodes[i].inputs[k].position] = true;
+        use(&walk, &body->ret_values[i]);
+    for (int i = 0; i < body->n_named_effects; i++)
+        use(&walk, &(struct function_input){.position = body->effects[i]});
+    while (walk.n_stack > 0) {
+        const struct function_node *node = &body->nodes[walk.stack[--walk.n_stack]];
+        for (int i = 0; i < node->n_inputs && !is_lowered(node); i++)
+            use(&walk, &node->inputs[i]);
+    }
+    free(walk.is_reached);
+    free(walk.stack);
 }
 
 static struct status *find_effects(struct body_reader *reader, struct span def) {

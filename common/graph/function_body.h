@@ -44,7 +44,9 @@ struct function_body {
     struct function_node *nodes;
     int n_nodes;
     struct function_input *ret_values; /* for each ret: its first tensor */
-    bool *arg_is_used; /* by argument: an output, or a node that is needed or stateful, takes it */
+    /* By argument: an output or an effect certainly needs it. What only a conditional or a loop
+     * takes that is lowered may be pruned with that. */
+    bool *arg_is_used;
     /* Positions of the nodes that a call must run for their effects: those that control_ret names,
      * stateful nodes that nothing else would run, and calls with state. A stateful node under a
      * Switch or Enter of the body itself is not listed: such bodies are pruned. */

@@ -185,7 +185,7 @@ struct body_arg {
     bool is_loose;
     /* made when a node is needed: for a control edge from the argument, or colocation with it */
     struct node *identity;
-    bool is_unused; /* nothing in the body takes it; filled in by body_make */
+    bool is_unused; /* nothing in the body needs it for certain; filled in by body_make */
 };
 
 /* One copy of a body. */

@@ -23,13 +23,20 @@ struct status *inline_called_function(struct inliner *in, const struct inline_ca
 
 /* Does nothing happen for the node's value: is it a constant, a feed, the handle of a variable? */
 static bool is_at_hand(const struct node *node) {
+    enum { MAX_STEPS = 16 }; /* a handle is passed on into loops and branches */
+    for (int i = 0; i < MAX_STEPS && node->n_data > 0; i++) {
+        bool is_plain = node_is_op(node, "Identity") && node->n_inputs == node->n_data;
+        if (!is_plain && !node_is_op(node, "Enter") && !node_is_op(node, "Switch"))
+            break;
+        node = node->inputs[0].src;
+    }
     if (node_is_op(node, "VarHandleOp") || node_is_internal(node))
         return true;
     return node->n_inputs == 0 && !node_is_call(node) && !node_is_stateful(node);
 }
 
-/* TensorFlow's call takes its inputs before it begins: also those that the body does not use, whose
- * effects therefore happen. What else computes them is left out by pass_waits. */
+/* TensorFlow's call takes its inputs before it begins: also those that the body does not use, or that
+ * only a part uses which is pruned. So their effects happen. What else computes them is left out by pass_waits. */
 static struct status *wait_for_unused(struct inliner *in, const struct inline_call *call,
                                       const struct body *body, struct replacement *ret) {
     struct node **unused = arena_array(&in->c->arena, struct node *, body->n_args + 1), *join;

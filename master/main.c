@@ -541,12 +541,16 @@ static void on_drain_timeout(struct loop_timer *timer) {
     stop(CONTAINER_OF(timer, struct program, drain_timer));
 }
 
-static void drain(struct program *program, const char *why) {
+static void drain_for(struct program *program, int64_t timeout_ms) {
     program->is_stopping = true;
-    log_event(EVENT_DRAINING, "%s: draining", why);
-    watchdog_stopping(program->drain_timeout_ms + WATCHDOG_STOP_MS);
-    loop_timer_start(&program->drain_timer, program->drain_timeout_ms, 0);
+    watchdog_stopping(timeout_ms + WATCHDOG_STOP_MS);
+    loop_timer_start(&program->drain_timer, timeout_ms, 0);
     service_drain(program->service, on_drained, program);
+}
+
+static void drain(struct program *program, const char *why) {
+    log_event(EVENT_DRAINING, "%s: draining", why);
+    drain_for(program, program->drain_timeout_ms);
 }
 
 static void on_signal(void *arg, int signo) {
@@ -699,15 +703,21 @@ static struct status *start(struct program *program, const struct master_flags *
     return st;
 }
 
+/* The master has the replies of its steps, and ends when its clients have them. */
+static void on_worker_abandoned(void *arg) {}
+
 /* The supervisor starts the process again, which may bring the GPU back. */
-static void on_device_failed(void *arg) {
+static bool on_device_failed(void *arg, struct device *device) {
     struct program *program = arg;
-    if (program->is_stopping || program->flags->own.gpu_mode != GPU_REQUIRE)
-        return;
+    if (program->is_stopping)
+        return true;
+    if (program->flags->own.gpu_mode != GPU_REQUIRE)
+        return false;
     log_event(EVENT_EXITING, "a GPU has failed, and --gpu=require: exiting");
     program->exit_code = EXIT_RESTART_ME;
-    program->is_stopping = true;
-    stop(program);
+    worker_service_abandon(program->worker->service, device, on_worker_abandoned, NULL);
+    drain_for(program, TASK_GPU_FAILED_MS);
+    return true;
 }
 
 static struct status *start_worker(struct program *program) {

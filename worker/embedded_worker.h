@@ -10,10 +10,10 @@
 
 struct embedded_worker_options {
     struct worker_task_options task;
-    const char *listen;                  /* "local:NAME", which the master's list of tasks has */
-    int64_t max_feed_bytes;              /* of one step; 0: the worker's default */
-    int64_t device_hang_ms;              /* as worker_options; 0: the default */
-    void (*on_device_failed)(void *arg); /* as worker_options; may be NULL */
+    const char *listen;     /* "local:NAME", which the master's list of tasks has */
+    int64_t max_feed_bytes; /* of one step; 0: the worker's default */
+    int64_t device_hang_ms; /* as worker_options; 0: the default */
+    bool (*on_device_failed)(void *arg, struct device *device); /* as worker_options */
     void *on_device_failed_arg;
 };
 

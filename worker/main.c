@@ -444,14 +444,19 @@ static void on_masters_gone(void *arg) {
 }
 
 /* The supervisor starts the task again, which may bring the GPU back. */
-static void on_device_failed(void *arg) {
+static bool on_device_failed(void *arg, struct device *device) {
     struct worker *worker = arg;
-    if (worker->is_draining || worker->flags->own.gpu_mode != GPU_REQUIRE)
-        return;
+    if (worker->is_draining)
+        return true;
+    if (worker->flags->own.gpu_mode != GPU_REQUIRE)
+        return false;
     log_event(EVENT_EXITING, "a GPU has failed, and --gpu=require: exiting");
     worker->exit_code = EXIT_RESTART_ME;
     worker->is_draining = true;
-    stop(worker);
+    watchdog_stopping(TASK_GPU_FAILED_MS + WATCHDOG_STOP_MS);
+    loop_timer_start(&worker->drain_timer, TASK_GPU_FAILED_MS, 0);
+    worker_service_abandon(worker->service, device, on_drained, worker);
+    return true;
 }
 
 static void on_drain_timeout(struct loop_timer *timer) {
@@ -462,7 +467,11 @@ static void on_drain_timeout(struct loop_timer *timer) {
                   STOP_GRACE_MS / 1000);
         watchdog_end_now(worker->exit_code);
     }
-    log_event(EVENT_DRAIN_TIMEOUT, "steps were still running when the drain timeout passed");
+    if (worker->exit_code == EXIT_RESTART_ME)
+        log_event(EVENT_DRAIN_TIMEOUT, "steps were still running %d s after a GPU failed",
+                  TASK_GPU_FAILED_MS / 1000);
+    else
+        log_event(EVENT_DRAIN_TIMEOUT, "steps were still running when the drain timeout passed");
     stop(worker);
 }
 

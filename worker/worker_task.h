@@ -14,6 +14,9 @@
 enum { TASK_MAX_CPU_DEVICES = 64 };
 
 enum gpu_mode { GPU_OFF, GPU_AUTO, GPU_REQUIRE };
+/* How long the steps have to end, and their replies to arrive, when a GPU that is required has
+ * failed. */
+enum { TASK_GPU_FAILED_MS = 5000 };
 
 struct worker_task_options {
     const char *job;

@@ -10,6 +10,7 @@
 #include "proto/worker.pb-c.h"
 #include "rpc/host_id.h"
 #include "rpc/listen.h"
+#include "rpc/wire/wire_last.h"
 
 enum {
     RECONNECT_MIN_MS = 50,
@@ -268,6 +269,12 @@ static void on_closed(void *owner, struct wire_conn *conn, struct status *why) {
     if (task->state == TASK_LINKING && conn != task->probe && wire_conn_is_unix(conn) &&
         !task->avoid_unix)
         task->avoid_unix = true;
+    /* The replies over the other connection may be the last that the task has sent. */
+    if (task->state == TASK_READY) {
+        wire_conn_read_rest(conn == task->control ? task->bulk : task->control);
+        if (task->state != TASK_READY)
+            return; /* that connection has ended, too */
+    }
     struct status *reason = why ? status_ref(why) : status_unavailable("the connection was closed");
     task_down(task, reason);
     status_unref(reason);

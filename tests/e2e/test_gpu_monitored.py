@@ -15,8 +15,6 @@ from harness import LineReader, ROOT, TestCase, WARM_PYTHON, program
 PROGRAM = os.path.join(ROOT, "tests", "e2e", "gpu_monitored_program.py")
 GPU, PS = "/job:worker/task:0/device:GPU:0", "/job:ps/task:0/device:CPU:0"
 GPU_FAILED = 138
-# What a session is told if the worker ends before the error of the step is sent.
-ENDED = "Task /job:worker/replica:0/task:0 at .* is not reachable: "
 MOST_STEPS = 60
 # A repeated step has the same bits on the same device, and nearly the same on another.
 NEARLY = 1e-3
@@ -158,8 +156,8 @@ class TestGpuMonitored(TestCase):
                 self.survive(state, [failing(*failure) for failure in failures], GPU_FAILED)
                 words = self.words()
                 self.assertRegex(words, "From /job:worker/replica:0/task:0:\ncuLaunchKernel failed:"
-                                        f".*CUDA error 700|{ENDED}")
-                self.assertRegex(words, f"Xid 79|{ENDED}")
+                                        ".*CUDA error 700")
+                self.assertIn("Xid 79", words)
 
     def test_a_failed_gpu_that_the_session_can_do_without(self):
         """With soft placement it goes on with the CPU of the same worker."""

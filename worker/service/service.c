@@ -466,14 +466,8 @@ static void on_beat_closed(struct loop_timer *timer) {
 static void on_alarm_timer_closed(struct loop_timer *timer) {
     timer_closed(CONTAINER_OF(timer, struct worker_service, alarm_timer));
 }
-
-static void on_last_run_ended(struct loop_task *task) {
-    struct worker_service *service = CONTAINER_OF(task, struct worker_service, drain_task);
-    void (*on_drained)(void *arg) = service->on_drained;
-    service->on_drained = NULL;
-    if (on_drained && !service->is_freed)
-        on_drained(service->on_drained_arg);
-    service_maybe_free(service);
+static void on_drain_timer_closed(struct loop_timer *timer) {
+    timer_closed(CONTAINER_OF(timer, struct worker_service, drain_timer));
 }
 
 static struct status *listen_both(struct worker_service *service) {
@@ -540,7 +534,6 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
         return st;
     }
     register_metrics();
-    service->drain_task.run = on_last_run_ended;
     list_init(&service->exchanges);
     service->home = exchange_new(loop, options, service->incarnation, 0, service->task,
                                  service_exchange_freed, service);
@@ -558,8 +551,9 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
                      heartbeat_tick_ms(options->heartbeat_ms));
     service->beat_ns = clock_now_ns();
     service_alarms_init(service);
+    service_drain_init(service);
     service_health_init(service);
-    service->n_open_timers = 3;
+    service->n_open_timers = 4;
     *ret_service = service;
     return NULL;
 }
@@ -612,21 +606,10 @@ void service_maybe_free(struct worker_service *service) {
     free(service->task);
     free(service->unix_address);
     free(service->master_address);
+    status_unref(service->refusal);
     free(service);
     if (on_freed)
         on_freed(arg);
-}
-
-/* Over both connections of each master, because it reads either's end first. */
-static void tell_masters(struct worker_service *service, void (*add_what)(struct str *ret_meta)) {
-    struct str meta = STR_INIT;
-    add_what(&meta);
-    LIST_FOR_EACH (link, &service->connections) {
-        struct service_connection *connection = LIST_ENTRY(link, struct service_connection, link);
-        if (connection->master)
-            service_send(connection->wire, WIRE_PONG, 0, meta.data, meta.len);
-    }
-    str_fini(&meta);
 }
 
 void worker_service_free(struct worker_service *service, void (*on_freed)(void *arg), void *arg) {
@@ -636,7 +619,7 @@ void worker_service_free(struct worker_service *service, void (*on_freed)(void *
     service->on_freed = on_freed;
     service->on_freed_arg = arg;
     if (service->is_draining)
-        tell_masters(service, heartbeat_add_leaving);
+        service_tell_masters(service, heartbeat_add_leaving);
     wire_server_close(service->server);
     wire_server_close(service->unix_server);
     service->server = service->unix_server = NULL;
@@ -651,21 +634,8 @@ void worker_service_free(struct worker_service *service, void (*on_freed)(void *
     loop_timer_close(&service->tick, on_tick_closed);
     loop_timer_close(&service->beat, on_beat_closed);
     service_alarms_close(service, on_alarm_timer_closed);
+    service_drain_close(service, on_drain_timer_closed);
     service_health_close(service);
-}
-
-void worker_service_drain(struct worker_service *service, void (*on_drained)(void *arg),
-                          void *arg) {
-    service->is_draining = true;
-    tell_masters(service, heartbeat_add_draining);
-    service->on_drained = on_drained;
-    service->on_drained_arg = arg;
-    pthread_mutex_lock(&service->lock);
-    bool is_idle = service->n_runs == 0;
-    service->is_end_watched = !is_idle;
-    pthread_mutex_unlock(&service->lock);
-    if (is_idle)
-        loop_post(service->loop, &service->drain_task);
 }
 
 int worker_service_port(const struct worker_service *service) {

@@ -58,8 +58,9 @@ struct worker_options {
     /* a master tells the task to drain, and why; may be NULL */
     void (*on_told_to_drain)(void *arg, const char *why);
     void *on_told_to_drain_arg;
-    /* A device has failed, and the masters know; on the loop; may be NULL. */
-    void (*on_device_failed)(void *arg);
+    /* A device has failed; on the loop; may be NULL. Returns whether the task ends, with or without
+     * worker_service_abandon. If it goes on, the masters are told to do so without the device. */
+    bool (*on_device_failed)(void *arg, struct device *device);
     void *on_device_failed_arg;
     /* A device that has work and makes no progress for so long is named in the log; after ten times
      * as long it has failed. Default 60 s */
@@ -79,8 +80,14 @@ struct status *worker_service_new(struct loop *loop, const struct worker_options
 /* Ends every step and connection. When the last one has ended the memory is freed on the loop, and
  * on_freed(arg) is called unless it is NULL. */
 void worker_service_free(struct worker_service *service, void (*on_freed)(void *arg), void *arg);
-/* Refuses new steps from now on. Calls on_drained(arg) on the loop when no step is left. */
+/* Refuses new graphs and steps from now on. Calls on_drained(arg) on the loop when no step is left
+ * and the masters have what was sent to them, or do not take it for two seconds. */
 void worker_service_drain(struct worker_service *service, void (*on_drained)(void *arg), void *arg);
+/* As worker_service_drain, because a device has failed and the task ends with it. New connections
+ * are refused, and new graphs and steps get UNAVAILABLE with the device's failure. The steps that
+ * use a failed device have a second to end with what they have seen; all others end now. */
+void worker_service_abandon(struct worker_service *service, struct device *device,
+                            void (*on_drained)(void *arg), void *arg);
 
 int worker_service_port(const struct worker_service *service);
 uint64_t worker_service_incarnation(const struct worker_service *service);

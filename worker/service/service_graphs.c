@@ -292,8 +292,8 @@ struct status *service_register_graph(struct service_connection *connection,
     struct status *st = NULL;
     if (request->master_incarnation != connection->incarnation)
         st = status_failed_precondition("RegisterGraph for another master than its connection's");
-    else if (service->is_draining)
-        st = status_unavailable("%s is draining", service->task);
+    else if (service->refusal)
+        st = status_ref(service->refusal);
     else
         st = know_peers(connection, request, peers, &n_peers);
     if (!st)

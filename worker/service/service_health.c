@@ -1,6 +1,6 @@
 /* Watches the devices that have a memory of their own. They are asked now and then whether they
  * still work. When one has failed, the masters get a new WorkerStatus, without the device, and go
- * on with the others:
+ * on with the others, unless the task ends with its device:
  *
  *   a kernel, a copy or a probe fails ──► on_failure (any thread) ──► failed_task (loop)
  *                                                                        │ WorkerStatus, id 0
@@ -15,6 +15,8 @@ static pthread_mutex_t watchers = PTHREAD_MUTEX_INITIALIZER;
 static void on_failure(struct device *device) {
     pthread_mutex_lock(&watchers);
     struct worker_service *service = device->watcher;
+    if (service && !service->failed_device)
+        service->failed_device = device;
     if (service && !atomic_exchange(&service->is_failure_posted, true))
         loop_post(service->loop, &service->failure_task);
     pthread_mutex_unlock(&watchers);
@@ -22,18 +24,24 @@ static void on_failure(struct device *device) {
 
 static void on_failed(struct loop_task *task) {
     struct worker_service *service = CONTAINER_OF(task, struct worker_service, failure_task);
+    const struct worker_options *options = &service->options;
     atomic_store(&service->is_failure_posted, false);
     if (service->is_freed) {
         service_maybe_free(service);
         return;
     }
+    pthread_mutex_lock(&watchers);
+    struct device *device = service->failed_device;
+    pthread_mutex_unlock(&watchers);
+    /* Sessions that are opened until the task ends would be refused for good without the device. */
+    if (options->on_device_failed &&
+        options->on_device_failed(options->on_device_failed_arg, device))
+        return;
     LIST_FOR_EACH (link, &service->connections) {
         struct service_connection *connection = LIST_ENTRY(link, struct service_connection, link);
         if (connection->master)
             service_send_status(connection, 0);
     }
-    if (service->options.on_device_failed)
-        service->options.on_device_failed(service->options.on_device_failed_arg);
 }
 
 void service_health_init(struct worker_service *service) {

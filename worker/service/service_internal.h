@@ -1,8 +1,9 @@
 /* What the files of the service share: service.c (connections, Hello, messages that are answered at
  * once, the end), service_graphs.c (RegisterGraph, masters), service_steps.c (RunGraph to RunDone),
  * service_values.c (feeds and fetches), service_status.c (GetStatus), service_health.c (devices
- * that fail), service_cancel.c (how a graph run is cut short), service_peer_calls.c (calls of other
- * tasks' kernels), service_alarms.c (kernels that wait for a time), service_page.c (status pages).
+ * that fail), service_cancel.c (how a graph run is cut short), service_drain.c (how all of them end
+ * before the task does), service_peer_calls.c (calls of other tasks' kernels), service_alarms.c
+ * (kernels that wait for a time), service_page.c (status pages).
  *
  * All functions are called on the loop thread, unless a comment says otherwise. */
 #ifndef MILLRACE_WORKER_SERVICE_SERVICE_INTERNAL_H
@@ -128,6 +129,11 @@ struct worker_service {
     /* since when there has been no master; 0: there is one, or there never was */
     int64_t masterless_ns;
     struct loop_task drain_task, free_task;
+    struct loop_timer drain_timer; /* service_drain.c */
+    struct status *refusal;        /* of graphs and steps, because the task ends; NULL: none */
+    bool is_flushing;              /* no step is left, and replies are under way */
+    size_t unarrived_bytes;        /* of these replies, when they became less */
+    int64_t unarrived_since_ns;
     uint64_t oldest_live_step; /* as the masters' last messages say */
     /* service_status.c. A pool thread writes `rates` while they are being measured. */
     enum rates_phase rates_phase;
@@ -137,6 +143,7 @@ struct worker_service {
     struct list status_waits;
     struct loop_task failure_task; /* service_health.c */
     _Atomic bool is_failure_posted;
+    struct device *failed_device; /* the first one; guarded by service_health.c's lock */
     int n_connections, n_registering, n_served_calls;
     int n_open_timers;
     bool is_draining, is_freed;
@@ -275,6 +282,15 @@ void service_on_peer_lost(void *arg, struct peer *peer, struct status *why);
 /* The status that cancelled a step before its RunGraph came; NULL: none did. The caller owns it. */
 struct status *early_cancel_take(struct worker_service *service, uint64_t step_id);
 void early_cancels_clear(struct worker_service *service);
+
+/* ---- service_drain.c ---- */
+void service_drain_init(struct worker_service *service);
+/* Nothing is drained any more. `on_closed` is called as by loop_timer_close. */
+void service_drain_close(struct worker_service *service,
+                         void (*on_closed)(struct loop_timer *timer));
+/* Sends the meta to each master over both of its connections, because it reads either's end
+ * first. */
+void service_tell_masters(struct worker_service *service, void (*add_what)(struct str *ret_meta));
 
 /* ---- service_peer_calls.c ---- */
 struct status *service_serve_call(struct service_connection *connection,

@@ -377,9 +377,9 @@ struct status *service_run_graph(struct service_connection *connection,
         return NULL;
     }
     struct graph_entry *graph = graph_cache_find(service->graphs, request.graph);
-    if (unlikely(!graph || service->is_draining)) {
+    if (unlikely(!graph || service->refusal)) {
         service_refuse_run(connection, message,
-                           graph ? status_unavailable("%s is draining", service->task)
+                           graph ? status_ref(service->refusal)
                                  : status_new(STATUS_ABORTED,
                                               "Graph handle %llu is not registered on %s",
                                               (unsigned long long)request.graph, service->task));

@@ -404,6 +404,36 @@ static void a_cluster_whose_tasks_are_all_drained_is_not_ready(void **state) {
     str_fini(&why);
 }
 
+static int n_replies;
+static void on_reply(struct task_call *call, struct status *status_take,
+                     struct wire_message *message) {
+    if (status_take)
+        fail_msg("%s", status_message(status_take));
+    assert_int_equal(message->type, WIRE_RUN_DONE);
+    n_replies++;
+}
+
+/* A task that ends replies over one connection and closes the other one first. */
+static void a_reply_before_the_end_of_a_task_counts(void **state) {
+    n_replies = 0;
+    add_task("a", &process);
+    start();
+    LOOP_UNTIL(loop, tasks_all_ready(tasks, NULL));
+    LOOP_UNTIL(loop, process.n_open == 2); /* the probe has ended */
+    struct task *task = tasks_at(tasks, 0);
+    for (int k = 0; k < 2; k++) {
+        struct task_call call = {.on_reply = on_reply};
+        struct wire_out run = {.type = WIRE_RUN_GRAPH};
+        task_call_start(task, &call, &run);
+        struct wire_conn *first = process.open[k], *last = process.open[1 - k];
+        answer(last, WIRE_RUN_DONE, call.id, 0, NULL);
+        wire_conn_close(first, NULL);
+        LOOP_UNTIL(loop, task_state(task) == TASK_DOWN);
+        assert_int_equal(n_replies, k + 1);
+        LOOP_UNTIL(loop, task_state(task) == TASK_READY && process.n_open == 2);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_task_is_told_its_name_after_the_probe, setup, teardown),
@@ -418,6 +448,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(links_are_known_by_the_replies_to_pings, setup, teardown),
         cmocka_unit_test_setup_teardown(long_replies_to_pings_are_not_read, setup, teardown),
         cmocka_unit_test_setup_teardown(a_task_is_told_to_drain_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_reply_before_the_end_of_a_task_counts, setup, teardown),
         cmocka_unit_test_setup_teardown(a_cluster_whose_tasks_are_all_drained_is_not_ready, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(one_process_at_two_addresses_is_found, setup, teardown),

@@ -15,6 +15,7 @@
 
 #include "common/tensor/tensor_proto.h"
 #include "rpc/wire/step_messages.h"
+#include "rpc/wire/wire_last.h"
 #include "rpc/wire/wire_values.h"
 #include "tests/unit/rpc/grpc_dial.h"
 #include "tests/unit/rpc/wire_ends.h"
@@ -457,6 +458,55 @@ static void closing_while_threads_send_is_safe(void **state) {
     assert_int_equal(here.n_closed, 1);
 }
 
+/* ---- the last bytes ---- */
+
+static void expect_rest_is_read(void) {
+    struct tensor large;
+    connect_here();
+    send_text(here.conn, WIRE_PING, 1, "x");
+    LOOP_UNTIL(loop, there.n_messages == 1);
+    send_text(here.conn, WIRE_PING, 2, "y");
+    make_tensor(&large, 100000, 1);
+    const struct tensor *tensors[1] = {&large};
+    wire_send(here.conn, &(struct wire_out){.type = WIRE_PUSH, .tensors = tensors, .n_tensors = 1});
+    tensor_clear(&large);
+    wire_conn_read_rest(there.conn); /* outside of the loop */
+    assert_int_equal(there.n_messages, 3);
+    assert_int_equal(there.last_payload.len, 100000);
+    wire_conn_read_rest(there.conn);
+    assert_int_equal(there.n_messages, 3);
+    wire_conn_close(here.conn, NULL);
+    LOOP_UNTIL(loop, there.n_closed == 1);
+    wire_conn_read_rest(there.conn);
+}
+
+static void the_rest_is_read_at_once(void **state) { expect_rest_is_read(); }
+
+static void the_rest_is_read_at_once_from_tcp(void **state) {
+    wire_server_close(server);
+    listen_on("127.0.0.1:0");
+    expect_rest_is_read();
+}
+
+static void what_nobody_has_read_has_not_arrived(void **state) {
+    struct tensor large;
+    connect_here();
+    send_text(here.conn, WIRE_PING, 1, "x");
+    LOOP_UNTIL(loop, there.n_messages == 1);
+    LOOP_UNTIL(loop, wire_conn_unarrived_bytes(here.conn) == 0);
+    make_tensor(&large, 20 << 20, 1); /* more than a socket holds */
+    const struct tensor *tensors[1] = {&large};
+    wire_send(here.conn, &(struct wire_out){.type = WIRE_PUSH, .tensors = tensors, .n_tensors = 1});
+    assert_true(wire_conn_unarrived_bytes(here.conn) >= 20 << 20);
+    LOOP_UNTIL(loop, there.n_messages == 2);
+    LOOP_UNTIL(loop, wire_conn_unarrived_bytes(here.conn) == 0);
+    send_text(here.conn, WIRE_PING, 1, "x");
+    assert_true(wire_conn_unarrived_bytes(here.conn) > 0); /* the kernel has it */
+    wire_conn_close(here.conn, NULL);
+    assert_int_equal(wire_conn_unarrived_bytes(here.conn), 0);
+    tensor_clear(&large);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
@@ -485,6 +535,9 @@ int main(void) {
         TEST(what_the_peer_does_not_read_waits_and_is_dropped_at_the_end),
         TEST(threads_send_whole_messages_in_their_order),
         TEST(closing_while_threads_send_is_safe),
+        TEST(the_rest_is_read_at_once),
+        TEST(the_rest_is_read_at_once_from_tcp),
+        TEST(what_nobody_has_read_has_not_arrived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

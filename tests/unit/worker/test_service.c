@@ -5,6 +5,7 @@
 #include "kernels/host/resources/resource_held.h"
 #include "kernels/host/resources/tensor_array.h"
 #include "kernels/variable.h"
+#include "rpc/wire/wire_last.h"
 #include "tests/unit/worker/master_end.h"
 
 /* ---- first words ---- */
@@ -364,6 +365,56 @@ static void draining_waits_for_steps_and_refuses_new_ones(void **state) {
     LOOP_UNTIL(loop, is_drained);
 }
 
+static const struct status *failure;
+static const struct status *failure_of(struct device *device) { return failure; }
+
+/* The step does not use the device, so it ends at once. */
+static void a_failed_device_ends_the_steps_and_refuses_new_ones(void **state) {
+    static const struct device_ops ops = {.failure = failure_of};
+    struct device gpu = {.ops = &ops};
+    struct status *why = status_unavailable("GPU 0 has failed");
+    struct master_end late = {0};
+    struct str refusal = STR_INIT;
+    bool is_drained = false;
+    uint64_t graph = register_graph(&to_worker, &worker, WAITING, NULL), waiting = ++next_step;
+    failure = why;
+    send_run(&to_worker, graph, waiting, NULL, 0, false);
+    LOOP_UNTIL(loop, n_waiting == 1);
+    worker_service_abandon(worker.service, &gpu, mark_freed, &is_drained);
+    expect_code(&to_worker, 3, waiting, STATUS_UNAVAILABLE, "GPU 0 has failed");
+    assert_false(is_derived(&to_worker));
+    send_run(&to_worker, graph, ++next_step, NULL, 0, false);
+    expect_code(&to_worker, 4, next_step, STATUS_UNAVAILABLE, "is stopping: GPU 0 has failed");
+    assert_int_equal(register_graph(&to_worker, &worker, WAITING, &refusal), 0);
+    assert_non_null(strstr(str_text(&refusal), "is stopping: GPU 0 has failed"));
+    late.conn = wire_connect(loop, worker.address, &handlers, &late);
+    expect_closed(&late);
+    LOOP_UNTIL(loop, is_drained);
+    str_fini(&refusal);
+    status_unref(why);
+}
+
+/* The reply is larger than what sockets hold, so the last step has ended long before the master has
+ * its reply. */
+static void draining_waits_until_replies_have_arrived(void **state) {
+    struct tensor feed = TENSOR_INIT;
+    bool is_drained = false;
+    int64_t n = 8 << 20;
+    uint64_t graph = register_graph(&to_worker, &worker, FEED_TO_FETCH, NULL);
+    assert_null(tensor_new_zeroed(allocator_host(), DT_FLOAT, (struct shape){1, &n}, &feed));
+    send_run(&to_worker, graph, ++next_step, &feed, 1, false);
+    struct wire_conn *conn =
+        LIST_ENTRY(worker.service->connections.next, struct service_connection, link)->wire;
+    LOOP_UNTIL(loop, wire_conn_unarrived_bytes(conn) > 20 << 20);
+    worker_service_drain(worker.service, mark_freed, &is_drained);
+    LOOP_UNTIL(loop, is_drained);
+    assert_int_equal(wire_conn_unarrived_bytes(conn), 0);
+    await_message(&to_worker, 4);
+    /* the pong that tells of draining is queued behind the reply */
+    assert_int_equal(to_worker.last.type, WIRE_PONG);
+    tensor_clear(&feed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(the_status_names_task_and_devices),
@@ -384,6 +435,8 @@ int main(void) {
         TEST(the_page_of_memory_looks_at_few_tensors),
         TEST(reset_drops_resources_and_graphs),
         TEST(draining_waits_for_steps_and_refuses_new_ones),
+        TEST(a_failed_device_ends_the_steps_and_refuses_new_ones),
+        TEST(draining_waits_until_replies_have_arrived),
     };
     return RUN_SERVICE_TESTS(tests);
 }

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "common/base/base.h"
+#include "common/base/log.h"
 #include "common/tensor/release.h"
 #include "kernels/cuda/driver.h"
 #include "kernels/cuda/gpu_memory_places.h"
@@ -46,13 +47,49 @@ static void count_calls(struct gpu_memory *memory, uint64_t n) {
     atomic_fetch_add_explicit(&memory->n_calls, n, memory_order_relaxed);
 }
 
+/* Lets one user after the other use a step. Who cannot is left out of all steps that follow. Errors:
+ * that of the device itself. */
+static CUresult let_use_one_by_one(struct gpu_memory *memory, CUdeviceptr address,
+                                   const CUmemAccessDesc *access, size_t n) {
+    const struct driver_api *api = memory->api;
+    for (size_t i = 0; i < n; i++) {
+        CUdevice user = access[i].location.id;
+        CUresult error = api->cuMemSetAccess(address, memory->step_bytes, &access[i], 1);
+        if (error != CUDA_SUCCESS && user == memory->device)
+            return error;
+        if (error == CUDA_SUCCESS)
+            continue;
+        log_event(EVENT_GPU_TROUBLE,
+                  "device %d of the driver cannot use more memory of device %d, so copies go "
+                  "through the host: CUDA error %d of cuMemSetAccess",
+                  user, memory->device, (int)error);
+        for (size_t k = 1; k < memory->n_users; k++)
+            if (memory->users[k] == user)
+                atomic_fetch_or(&memory->left_out, UINT32_C(1) << k);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* The driver refuses all if one of the peers has fallen off the bus. */
+static CUresult let_use(struct gpu_memory *memory, CUdeviceptr address) {
+    CUmemAccessDesc access[GPU_MEMORY_MAX_USERS];
+    uint32_t left_out = atomic_load_explicit(&memory->left_out, memory_order_relaxed);
+    size_t n = 0;
+    for (size_t i = 0; i < memory->n_users; i++)
+        if ((left_out >> i & 1) == 0)
+            access[n++] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, memory->users[i]},
+                                            CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUresult error = memory->api->cuMemSetAccess(address, memory->step_bytes, access, n);
+    if (error == CUDA_SUCCESS || n == 1)
+        return error;
+    driver_note(error, "cuMemSetAccess");
+    count_calls(memory, n);
+    return let_use_one_by_one(memory, address, access, n);
+}
+
 static struct status *map_step(struct gpu_memory *memory) {
     const struct driver_api *api = memory->api;
     CUmemAllocationProp properties = properties_of(memory);
-    CUmemAccessDesc access[GPU_MEMORY_MAX_USERS];
-    for (size_t i = 0; i < memory->n_users; i++)
-        access[i] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, memory->users[i]},
-                                      CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr address = memory->base + memory->mapped_bytes;
     CUmemGenericAllocationHandle handle;
     count_calls(memory, 3);
@@ -64,7 +101,7 @@ static struct status *map_step(struct gpu_memory *memory) {
         api->cuMemRelease(handle);
         return driver_status(error, "cuMemMap");
     }
-    error = api->cuMemSetAccess(address, memory->step_bytes, access, memory->n_users);
+    error = let_use(memory, address);
     if (error != CUDA_SUCCESS) {
         api->cuMemUnmap(address, memory->step_bytes);
         api->cuMemRelease(handle);
@@ -386,6 +423,14 @@ struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_ap
 void gpu_memory_let_use(struct gpu_memory *memory, CUdevice peer) {
     CHECK(memory->mapped_bytes == 0 && memory->n_users < GPU_MEMORY_MAX_USERS);
     memory->users[memory->n_users++] = peer;
+}
+
+bool gpu_memory_is_usable_by(const struct gpu_memory *memory, CUdevice device) {
+    uint32_t left_out = atomic_load_explicit(&memory->left_out, memory_order_acquire);
+    for (size_t i = 0; i < memory->n_users; i++)
+        if (memory->users[i] == device)
+            return (left_out >> i & 1) == 0;
+    return false;
 }
 
 void gpu_memory_fini(struct gpu_memory *memory) {

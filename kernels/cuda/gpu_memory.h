@@ -31,6 +31,9 @@ struct gpu_memory {
     CUdevice device;
     CUdevice users[GPU_MEMORY_MAX_USERS]; /* the device itself, and its peers; constant in use */
     size_t n_users;
+    /* A bit for each of `users` that the driver did not let use some step, and which gets no more:
+     * it has probably failed. Written with the lock. */
+    _Atomic uint32_t left_out;
     size_t alignment;     /* of blocks; a power of two */
     size_t step_bytes;    /* what is mapped at a time, a multiple of the driver's granularity */
     size_t limit_bytes;   /* what is reserved */
@@ -70,6 +73,8 @@ struct status *gpu_memory_init(struct gpu_memory *memory, const struct driver_ap
                                CUdevice device, size_t limit_bytes) MUST_USE;
 /* Another device may use the memory, too. Before the first block. */
 void gpu_memory_let_use(struct gpu_memory *memory, CUdevice peer);
+/* May the device use every block? Any thread. */
+bool gpu_memory_is_usable_by(const struct gpu_memory *memory, CUdevice device);
 /* Every block must have been freed. Accepts an all-zero memory. */
 void gpu_memory_fini(struct gpu_memory *memory);
 

@@ -18,7 +18,8 @@
 void gpu_peers_connect(struct gpu_device *const *gpus, int n);
 /* Can `to` read the memory of `from` by itself? */
 static inline bool gpu_reaches(const struct gpu_device *to, const struct gpu_device *from) {
-    return (to->reachable >> from->ordinal & 1) != 0;
+    return (to->reachable >> from->ordinal & 1) != 0 &&
+           gpu_memory_is_usable_by(&from->memory, to->cuda_device);
 }
 
 /* The stream on which `to` gets copies from `from`. Only the copier of `from` uses it. Makes the

@@ -319,7 +319,10 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc 
     for (size_t i = 0; i < n; i++)
         is_valid &= access[i].location.id >= 0 && access[i].location.id < sim.n_devices &&
                     (sim.has_peers || access[i].location.id == device);
-    for (size_t i = 0; is_valid && i < n; i++)
+    CUresult failure = CUDA_SUCCESS; /* of a device that is of no use any more */
+    for (size_t i = 0; is_valid && i < n && failure == CUDA_SUCCESS; i++)
+        failure = (CUresult)atomic_load(&device_errors[access[i].location.id]);
+    for (size_t i = 0; is_valid && failure == CUDA_SUCCESS && i < n; i++)
         link_send(
             &(struct sim_message){.command = SIM_SET_ACCESS,
                                   .device = (uint32_t)access[i].location.id,
@@ -328,7 +331,7 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size, const CUmemAccessDesc 
                                   .value = access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
             NULL, -1);
     link_unlock();
-    return is_valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return is_valid ? failure : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- memory for other devices of the host ---- */

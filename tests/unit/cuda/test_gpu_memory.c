@@ -21,6 +21,9 @@ static struct {
     CUresult error;
     CUdevice_attribute lacks;         /* what it does not support; 0: nothing */
     size_t reserved_bytes, end_bytes; /* what is mapped is [0, end) */
+    int n_access_calls;
+    CUdevice lost;                         /* cuMemSetAccess fails for it; 0: none */
+    char access[2 + GPU_MEMORY_MAX_USERS]; /* the devices that got access last, as digits */
 } driver;
 
 static CUresult next_call(void) {
@@ -86,7 +89,17 @@ static CUresult unmap(CUdeviceptr address, size_t size) {
 }
 static CUresult set_access(CUdeviceptr address, size_t size, const CUmemAccessDesc *access,
                            size_t n) {
-    return next_call();
+    CUresult error = next_call();
+    driver.n_access_calls++;
+    for (size_t i = 0; i < n; i++)
+        if (driver.lost != 0 && access[i].location.id == driver.lost)
+            error = CUDA_ERROR_UNKNOWN;
+    for (size_t i = 0; error == CUDA_SUCCESS && i < n; i++) {
+        size_t len = strlen(driver.access);
+        assert_true(len + 1 < sizeof driver.access);
+        driver.access[len] = (char)('0' + access[i].location.id);
+    }
+    return error;
 }
 
 static const struct driver_api api = {.cuDeviceGetAttribute = get_attribute,
@@ -542,6 +555,41 @@ static void random_sites_never_overlap(void **state) {
     release_block(alloc(4 * (size_t)STEP));
 }
 
+static void expect_access(struct gpu_block *block, int n_calls, const char *devices) {
+    assert_non_null(block);
+    assert_int_equal(driver.n_access_calls, n_calls);
+    assert_string_equal(driver.access, devices);
+    memset(driver.access, 0, sizeof driver.access);
+    driver.n_access_calls = 0;
+}
+
+/* The peer has fallen off the bus. The others use what is mapped then, too. */
+static void a_peer_that_is_lost_is_left_out(void **state) {
+    struct gpu_block *blocks[3];
+    for (CUdevice peer = 1; peer <= 3; peer++)
+        gpu_memory_let_use(&memory, peer);
+    expect_access(blocks[0] = alloc(STEP), 1, "0123");
+    driver.lost = 2;
+    expect_access(blocks[1] = alloc(STEP), 1 + 4, "013");
+    expect_access(blocks[2] = alloc(STEP), 1, "013");
+    for (CUdevice device = 0; device <= 4; device++)
+        assert_int_equal(gpu_memory_is_usable_by(&memory, device), device != 2 && device != 4);
+    for (int i = 0; i < 3; i++)
+        release_block(blocks[i]);
+}
+
+static void a_failure_of_the_device_itself_leaves_nobody_out(void **state) {
+    struct gpu_block *block = NULL;
+    uint64_t free_number;
+    gpu_memory_let_use(&memory, 1);
+    driver.lost = memory.device = 5;
+    memory.users[0] = 5;
+    struct status *st = gpu_memory_alloc(&memory, GPU_PLACE_NONE, STEP, &block, &free_number);
+    assert_non_null(strstr(status_message(st), "cuMemSetAccess failed: "));
+    status_unref(st);
+    assert_true(gpu_memory_is_usable_by(&memory, 1));
+}
+
 static void errors_are_told_in_words(void **state) {
     assert_null(driver_status(CUDA_SUCCESS, "cuInit"));
     struct status *st = driver_status(CUDA_ERROR_ILLEGAL_ADDRESS, "cuLaunchKernel");
@@ -594,6 +642,8 @@ int main(void) {
         WITH_MEMORY(values_that_move_in_each_step_move_nothing_else),
         WITH_MEMORY(no_place_is_taken_once_half_of_the_limit_was_used),
         WITH_MEMORY(random_sites_never_overlap),
+        WITH_MEMORY(a_peer_that_is_lost_is_left_out),
+        WITH_MEMORY(a_failure_of_the_device_itself_leaves_nobody_out),
         cmocka_unit_test(errors_are_told_in_words),
         cmocka_unit_test(a_machine_without_a_driver_says_so),
     };

@@ -68,6 +68,21 @@ def _plain(forward, update):
     return build
 
 
+def _gathered(dtype):
+    """Only the constants among the use's inputs have a control edge from the update. An integer
+    variable is on the host where its rows are gathered by a GPU."""
+    def build():
+        v = tf1.get_variable("v", initializer=START.astype(dtype), use_resource=False)
+        slow = tf1.while_loop(lambda i: i < 50, lambda i: i + 1, [0], parallel_iterations=1)
+        with tf.control_dependencies([slow]):
+            update = tf1.scatter_update(v, [0], [[7, 8]])
+        with tf.control_dependencies([update]):
+            used = tf.gather(v, tf.constant([0]))
+        return [Run(tf1.global_variables_initializer()), Run(used), Run(v)]
+
+    return build
+
+
 def _in_loop(forward, update):
     """The read stands outside, the update inside of a loop."""
     def build():
@@ -255,6 +270,8 @@ def cases():
             yield f"references/outgrown/{name}", _outgrown(forward)
             yield f"references/fetched_either/{name}", _fetched_either(forward)
             yield f"references/fetched/{name}", _fetched(forward)
+    for dtype in ("int32", "float32"):
+        yield f"references/gathered/{dtype}", _gathered(dtype)
     yield "references/global_step/ref", _global_step(False)
     yield "references/global_step/resource", _global_step(True)
     yield "references/resized", _resized(tf.identity)

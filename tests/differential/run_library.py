@@ -3,11 +3,14 @@
 differs.
 
     run_library.py --python PYTHON [--mode graph|tf1] [--path DIR] [--stubs A,B] PATH...
+    tools/dev gpu-sim 1 -- tests/differential/run_library.py --gpus ...
 
 PATH is a test file or a folder of them. PYTHON has the library and a TensorFlow, and runs the tests
 with pytest, or with unittest where it has no pytest. DIR is put in front of its module path.
 library/library_process.py says what --mode and --stubs do. The cluster is one task of a job
-`localhost`, because device names of a session in process name that job.
+`localhost`, because device names of a session in process name that job. With --gpus the task has
+simulated GPUs, so an op without a device is on GPU:0 if it has a kernel there. What the simulated
+device finds in the worker counts as failed.
 
 Each file runs once on each side, on a cluster of its own; with --together all files run in one
 process on each side, which saves the imports. A process group is killed when none of its tests ends
@@ -21,6 +24,7 @@ both sides, tests that differ, and tests that are equal and no evidence.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -32,6 +36,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
+import gpu_differences  # noqa: E402
 from cluster import ROOT, Cluster, ClusterError  # noqa: E402
 
 START_TIMEOUT_S = 300  # imports and collection
@@ -207,17 +212,29 @@ def compare_files(options, files, tally, log):
     if all(test["outcome"] == "not collected" for test in theirs.values()):
         ours = theirs  # no test to run
     try:
-        with Cluster(jobs={"localhost": 1}) as cluster:
+        with Cluster(jobs={"localhost": 1},
+                     worker_flags=["--gpu=require"] if options.gpus else ()) as cluster:
             ours = ours or run_files(options, files, cluster, log)
             cluster.check()
     except ClusterError as error:
         tally.n_broken += 1
         print(f"CLUSTER {' '.join(files)}: {error}", flush=True)
+    if found := options.report and options.report.take():
+        tally.n_broken += 1
+        print(f"DEVICE {' '.join(files)}: {found}", flush=True)
     by_file = {}
     for name in {**theirs, **ours}:
         by_file.setdefault(name.split("::")[0], []).append(name)
     for file, names in by_file.items():
         tally.add_file(file, names, theirs, ours)
+
+
+def compare_library(options, log):
+    tally = Tally()
+    files = [path for path in test_files(options.paths) if options.only in path]
+    for group in [files] if options.together and files else [[path] for path in files]:
+        compare_files(options, group, tally, log)
+    return tally.print_table()
 
 
 def main():
@@ -232,17 +249,17 @@ def main():
     parser.add_argument("--together", action="store_true", help="all files in one process")
     parser.add_argument("--only", default="", help="files with this text in their path")
     parser.add_argument("--test", default="", help="tests with this text in their name")
+    parser.add_argument("--gpus", action="store_true",
+                        help="the task has GPUs: run it under tools/dev gpu-sim N --")
     parser.add_argument("--import-mode", default="importlib", help="pytest's")
     parser.add_argument("--log", default=os.devnull, help="what the test processes print")
     options = parser.parse_args()
     options.path = [os.path.abspath(folder) for folder in options.path]
     options.pytest = has_pytest(options.python)
-    tally = Tally()
-    with open(options.log, "ab") as log:
-        files = [path for path in test_files(options.paths) if options.only in path]
-        for group in [files] if options.together and files else [[path] for path in files]:
-            compare_files(options, group, tally, log)
-    return tally.print_table()
+    with contextlib.ExitStack() as stack:
+        options.report = (stack.enter_context(gpu_differences.DeviceReport()) if options.gpus
+                          else None)
+        return compare_library(options, stack.enter_context(open(options.log, "ab")))
 
 
 if __name__ == "__main__":

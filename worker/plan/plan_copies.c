@@ -13,8 +13,9 @@
  *     goes on to the next iteration is copied before it does. A Merge sees the Enter and the
  *     NextIteration itself, whose dead values mean more than others'.
  *   - A reference is no value: its consumers that want the variable itself get no copy, and one
- *     that wants the value gets a copy of its own, which waits for the consumer's control inputs,
- *     so that it reads the variable as late as the consumer would. For a consumer that takes
+ *     that wants the value gets a copy of its own, which waits for all other inputs of the
+ *     consumer, so that it reads the variable as late as the consumer would. (TensorFlow's client
+ *     gives a node no control input that one of its data inputs has.) For a consumer that takes
  *     variables without a value, it hands on the reference to such a variable.
  *   - A small host value is not copied for a kernel that takes it along with its launch, if the
  *     value is known to be small; else the copy decides when it sees the value ("keeps_inline").
@@ -171,14 +172,27 @@ static bool takes_uninitialized(const struct node *node) {
     return def && (def->flags & KERNEL_TAKES_UNINITIALIZED);
 }
 
+/* Of an input that is a copy, its source is waited for, so copies do not wait for each other. A
+ * Merge runs when its first input arrives. */
+static void wait_as_consumer(struct copies *copies, struct node *copy, const struct node *consumer,
+                             int input) {
+    bool is_merge = node_is_op(consumer, "Merge") || node_is_op(consumer, "RefMerge");
+    for (int i = is_merge ? consumer->n_data : 0; i < consumer->n_inputs; i++) {
+        struct node *src = consumer->inputs[i].src;
+        if (node_is_op(src, OP_COPY))
+            src = src->inputs[0].src;
+        if (i != input && src != copy->inputs[0].src)
+            node_add_control(copies->graph, copy, src);
+    }
+}
+
 static struct status *convert_reference(struct copies *copies, struct node *node, int input,
                                         int to) {
     struct node *copy;
     TRY(add_copy(copies, &node->inputs[input], to, false, &copy));
     if (to == PLAN_HOST && takes_uninitialized(node))
         node_set_attr_b(copies->graph, copy, "_takes_uninitialized", true);
-    for (int i = node->n_data; i < node->n_inputs; i++)
-        node_add_control(copies->graph, copy, node->inputs[i].src);
+    wait_as_consumer(copies, copy, node, input);
     node_set_input(node, input, copy, 0);
     return NULL;
 }

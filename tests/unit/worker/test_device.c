@@ -268,6 +268,25 @@ static void a_reference_is_copied_when_its_consumer_would_read_it(void **state) 
                   "_copy_2 = _MrCopy(r, ^a) @F\n");
 }
 
+static void a_reference_is_copied_after_the_data_that_its_consumer_waits_for(void **state) {
+    expect_copies("v = VariableV2() {dtype=float, shape=[8]} @F\n"
+                  "x = _MrFeed() {T=float, index=0}\n"
+                  "a = Assign(v, x) {T=float} @F\n"
+                  "r = Identity(v) {T=float} @F\n"
+                  "two = Const(^a) {dtype=float, value=float[8]{2, …}} @C\n"
+                  "b = Mul(r, two) {T=float} @C\n"
+                  "y = _MrFetch(b) {T=float, index=0}\n",
+                  "v = VariableV2() @F\n"
+                  "x = _MrFeed()\n"
+                  "a = Assign(v, _copy) @F\n"
+                  "r = Identity(v) @F\n"
+                  "two = Const(^a)\n"
+                  "b = Mul(_copy_1, two)\n"
+                  "y = _MrFetch(b)\n"
+                  "_copy = _MrCopy(x) @F\n"
+                  "_copy_1 = _MrCopy(r, ^two) @F\n");
+}
+
 /* ---- executions ---- */
 
 struct fixture {
@@ -632,6 +651,7 @@ int main(void) {
         cmocka_unit_test(small_host_values_go_along_with_the_launch),
         cmocka_unit_test(loops_copy_before_they_begin_and_before_they_go_on),
         cmocka_unit_test(a_reference_is_copied_when_its_consumer_would_read_it),
+        cmocka_unit_test(a_reference_is_copied_after_the_data_that_its_consumer_waits_for),
         cmocka_unit_test(a_chain_makes_one_copy_each_way),
         cmocka_unit_test(a_list_is_copied_with_its_tensors),
         cmocka_unit_test(nodes_are_done_when_they_are_enqueued),

@@ -125,6 +125,7 @@ static size_t make_function(struct emit_code *code, const struct emit_run *run,
                             enum emit_division division, int n_turns, struct x86 *a) {
     struct emitter *e = xcalloc(1, sizeof(*e));
     e->width = code->width;
+    e->is_wide = code->is_wide;
     e->division = division;
     x86_init(a, code->width, code->is_wide);
     e->n_turns = n_turns;

@@ -34,7 +34,12 @@
  *
  * Where it holds: c is in [2^-m, 2^m], and |x| in [2^(1-n), 2^(1+n)] (limits, below). This keeps q
  * normal, and d a multiple of the least number. A zero gives d = +0, and then q - d·r is q with its
- * sign, because c > 0. For any other x in a vector the loop takes the processor's division. */
+ * sign, because c > 0. For any other x in a vector the loop takes the processor's division.
+ *
+ * It also holds for a larger x unless x·r overflows, because d is exact or far below x, and q' is
+ * rounded as x/c is, to infinity as well. If x·r overflows, or x is infinite, then q is infinite, d
+ * infinite or NaN, and q' NaN. So is that of a NaN. Therefore only |x| >= 2^(1-n) and q' need
+ * a check where the processor has an instruction for the least amount of two vectors. */
 #include <string.h>
 
 #include "common/base/base.h"
@@ -60,14 +65,17 @@ enum emit_division emit_division_by(const void *divisor, int width) {
     return bits << 12 == 0 ? EMIT_MULTIPLY : EMIT_CORRECT; /* is the significand 1? */
 }
 
+uint64_t emit_division_least(int width) {
+    uint64_t n = (uint64_t)limits[width == 8].n;
+    return width == 8 ? (1023 + 1 - n) << 52 : (127 + 1 - n) << 23;
+}
+
 /* One comparison of integers finds the x that are neither zero nor within the limits. The doubled
  * bits of x have no sign. The offset makes them a distance from those of 2.0, whose amount is
  * compared with the reach. A zero becomes the least integer, whose amount is again negative.
  * Of 8 bytes AVX2 compares only the upper half. Therefore 1 is first taken from the whole, so that
  * a small number is no zero, and the offset gives 1 back to the half. */
-uint64_t emit_division_offset(int width, bool has_halves) {
-    return has_halves ? 0x80000001ull << 32 : 1ull << (8 * width - 1);
-}
+uint64_t emit_division_offset(int width) { return width == 8 ? 0x80000001ull << 32 : 1ull << 31; }
 uint64_t emit_division_reach(int width) {
     uint64_t n = (uint64_t)limits[width == 8].n;
     return width == 8 ? n << (32 + 21) : n << 24;

@@ -33,6 +33,8 @@ static int keep_nan(struct emitter *e, int x, int y) {
 
 /* y with the sign of x */
 static int copy_sign(struct emitter *e, int y, int x) {
+    if (e->is_wide) /* each bit of a mask chooses */
+        return emit_add(e, VECTOR_OP_SELECT, y, x, sign_bit(e), 0);
     int sign = two(e, VECTOR_OP_AND, sign_bit(e), x);
     return two(e, VECTOR_OP_OR, two(e, VECTOR_OP_AND_NOT, sign_bit(e), y), sign);
 }
@@ -71,7 +73,9 @@ static const struct exp_numbers {
 };
 
 struct reduced {
-    int em1, scale1, scale2;
+    int em1;
+    int n;              /* where vectors have 512 bits */
+    int scale1, scale2; /* else 2^n in two factors */
 };
 
 /* x is within the limits. */
@@ -84,14 +88,25 @@ static struct reduced reduce(struct emitter *e, int x) {
     r = mul_sub(e, n, emit_number(e, of->ln2_low), r);
     int q = polynomial(e, r, of->coefficients, of->n_coefficients);
     int em1 = mul_add(e, two(e, VECTOR_OP_MUL, q, r), r, r);
+    if (e->is_wide)
+        return (struct reduced){.em1 = em1, .n = n};
     /* The low bits of `shifted` are n. With twice the bias, half of them is the first exponent, and
      * the rest the second. A shift drops all bits above. */
     int both = two(e, VECTOR_OP_ADD_INT, shifted, emit_bits(e, 2 * (uint64_t)of->bias));
     int half = emit_add(e, VECTOR_OP_SHIFT_RIGHT, both, -1, -1, 1);
     int rest = two(e, VECTOR_OP_SUB_INT, both, half);
-    return (struct reduced){em1,
-                            emit_add(e, VECTOR_OP_SHIFT_LEFT, half, -1, -1, of->n_fraction_bits),
-                            emit_add(e, VECTOR_OP_SHIFT_LEFT, rest, -1, -1, of->n_fraction_bits)};
+    return (struct reduced){
+        .em1 = em1,
+        .scale1 = emit_add(e, VECTOR_OP_SHIFT_LEFT, half, -1, -1, of->n_fraction_bits),
+        .scale2 = emit_add(e, VECTOR_OP_SHIFT_LEFT, rest, -1, -1, of->n_fraction_bits)};
+}
+
+/* y · 2^n for y next to 1. The product with the first factor is exact, so that one instruction that
+ * rounds once gives the same bits. */
+static int scale(struct emitter *e, int y, const struct reduced *by) {
+    if (e->is_wide)
+        return two(e, VECTOR_OP_SCALE, y, by->n);
+    return two(e, VECTOR_OP_MUL, two(e, VECTOR_OP_MUL, y, by->scale1), by->scale2);
 }
 
 static int least(struct emitter *e, int x) { /* a NaN stays */
@@ -101,7 +116,7 @@ static int least(struct emitter *e, int x) { /* a NaN stays */
 static int exp_within(struct emitter *e, int x) {
     struct reduced t = reduce(e, x);
     int y = two(e, VECTOR_OP_ADD, t.em1, emit_number(e, 1));
-    return two(e, VECTOR_OP_MUL, two(e, VECTOR_OP_MUL, y, t.scale1), t.scale2);
+    return scale(e, y, &t);
 }
 
 /* ---- functions ---- */
@@ -123,8 +138,8 @@ int emit_sigmoid(struct emitter *e, int x) {
 int emit_tanh(struct emitter *e, int x) {
     int amount = two(e, VECTOR_OP_AND_NOT, sign_bit(e), x);
     struct reduced t = reduce(e, least(e, two(e, VECTOR_OP_MUL, amount, emit_number(e, -2))));
-    int scale = two(e, VECTOR_OP_MUL, t.scale1, t.scale2);
-    int m = mul_add(e, t.em1, scale, two(e, VECTOR_OP_SUB, scale, emit_number(e, 1)));
+    int power = scale(e, emit_number(e, 1), &t);
+    int m = mul_add(e, t.em1, power, two(e, VECTOR_OP_SUB, power, emit_number(e, 1)));
     int y = two(e, VECTOR_OP_DIV, m, two(e, VECTOR_OP_ADD, m, emit_number(e, 2)));
     return keep_nan(e, x, copy_sign(e, y, x));
 }

@@ -67,6 +67,7 @@ enum emit_division {
 struct emitter {
     struct vector_op ops[EMIT_MAX_VECTOR_OPS];
     int n_ops, width;
+    bool is_wide; /* vectors have 512 bits */
     int n_turns; /* vectors of an iteration: EMIT_TURNS, or 1 */
     bool is_full;
     uint8_t n_pointers;
@@ -98,9 +99,11 @@ int emit_erf(struct emitter *e, int x);
 int emit_divide(struct emitter *e, int x, int c);
 /* Says how to divide by an element. EMIT_CORRECT is also right where EMIT_MULTIPLY is. */
 enum emit_division emit_division_by(const void *divisor, int width);
-/* For the loop's comparison of a dividend. */
-uint64_t emit_division_offset(int width, bool has_halves);
+/* For the loop's comparisons of a dividend: of 256 bits with the offset and the reach, of 512 with
+ * the bits of the least amount. */
+uint64_t emit_division_offset(int width);
 uint64_t emit_division_reach(int width);
+uint64_t emit_division_least(int width);
 
 /* Before code is made; for tests. Default: vectors of 512 bits where the processor has them. */
 void emit_set_wide(bool may_be_wide);

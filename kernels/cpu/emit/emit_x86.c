@@ -84,23 +84,32 @@ static void add_vex(struct x86 *a, const struct form *f, int reg, int second, in
     add_byte(a, f->w << 7 | (~second & 15) << 3 | f->l << 2 | f->prefix);
 }
 
-static void add_evex(struct x86 *a, const struct form *f, int reg, int second, int rm) {
+static void add_evex(struct x86 *a, const struct form *f, int mask, int reg, int second, int rm) {
     enum { BITS_512 = 2 << 5 };
     add_byte(a, 0x62);
     add_byte(a, (~reg & 8) << 4 | (~rm & 16) << 2 | (~rm & 8) << 2 | (~reg & 16) | f->map);
     add_byte(a, f->wide_w << 7 | (~second & 15) << 3 | 1 << 2 | f->prefix);
-    add_byte(a, BITS_512 | (~second & 16) >> 1);
+    add_byte(a, BITS_512 | (~second & 16) >> 1 | mask);
 }
 
-void x86_vector(struct x86 *a, enum x86_form form, int reg, int second, struct x86_place place,
-                int imm) {
+void x86_masked(struct x86 *a, enum x86_form form, int mask, int reg, int second,
+                struct x86_place place, int imm) {
     const struct form *f = &forms[form];
     bool has_number = place.kind == X86_REGISTER || place.kind == X86_ELEMENT;
-    (a->is_wide ? add_evex : add_vex)(a, f, reg, second, has_number ? place.number : 0);
+    int number = has_number ? place.number : 0;
+    if (a->is_wide)
+        add_evex(a, f, mask, reg, second, number);
+    else
+        add_vex(a, f, reg, second, number);
     add_byte(a, f->opcode);
     add_place(a, reg, &place, imm >= 0);
     if (imm >= 0)
         add_byte(a, imm);
+}
+
+void x86_vector(struct x86 *a, enum x86_form form, int reg, int second, struct x86_place place,
+                int imm) {
+    x86_masked(a, form, 0, reg, second, place, imm);
 }
 
 int x86_constant(struct x86 *a, uint64_t bits) {

@@ -67,6 +67,10 @@ void x86_init(struct x86 *a, int lane, bool is_wide);
  * says that there is no immediate byte. */
 void x86_vector(struct x86 *a, enum x86_form form, int reg, int second, struct x86_place place,
                 int imm);
+/* Where vectors have 512 bits: only for elements that are set in k `mask`. The others of a vector
+ * stay as they are, and those of a mask become 0. */
+void x86_masked(struct x86 *a, enum x86_form form, int mask, int reg, int second,
+                struct x86_place place, int imm);
 /* Returns the constant's number. */
 int x86_constant(struct x86 *a, uint64_t bits);
 

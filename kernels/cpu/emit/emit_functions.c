@@ -15,7 +15,8 @@ static int mul_add(struct emitter *e, int a, int b, int c) {
 static int mul_sub(struct emitter *e, int a, int b, int c) {
     return emit_add(e, VECTOR_OP_MUL_SUB, a, b, c, 0);
 }
-static int sign_bit(struct emitter *e) { return emit_bits(e, 1ull << (8 * e->width - 1)); }
+static uint64_t sign_of(const struct emitter *e) { return 1ull << (8 * e->width - 1); }
+static int sign_bit(struct emitter *e) { return emit_bits(e, sign_of(e)); }
 
 /* coefficients[0]·x^(n-1) + … + coefficients[n-1] */
 static int polynomial(struct emitter *e, int x, const double *coefficients, int n) {
@@ -132,16 +133,20 @@ int emit_sigmoid(struct emitter *e, int x) {
     int is_below = emit_add(e, VECTOR_OP_COMPARE, x, emit_number(e, 0), -1, COMPARE_LESS);
     int above = emit_add(e, VECTOR_OP_SELECT, one, power, is_below, 0);
     int y = two(e, VECTOR_OP_DIV, above, two(e, VECTOR_OP_ADD, power, one));
-    return keep_nan(e, x, y);
+    if (!e->is_wide)
+        return keep_nan(e, x, y);
+    /* y of a NaN has its bits already, but with the sign set. No other y has that. */
+    return two(e, VECTOR_OP_AND, y, two(e, VECTOR_OP_OR, x, emit_bits(e, ~sign_of(e))));
 }
 
 int emit_tanh(struct emitter *e, int x) {
-    int amount = two(e, VECTOR_OP_AND_NOT, sign_bit(e), x);
-    struct reduced t = reduce(e, least(e, two(e, VECTOR_OP_MUL, amount, emit_number(e, -2))));
+    int twice = two(e, VECTOR_OP_OR, sign_bit(e), two(e, VECTOR_OP_ADD, x, x));
+    struct reduced t = reduce(e, least(e, twice));
     int power = scale(e, emit_number(e, 1), &t);
     int m = mul_add(e, t.em1, power, two(e, VECTOR_OP_SUB, power, emit_number(e, 1)));
     int y = two(e, VECTOR_OP_DIV, m, two(e, VECTOR_OP_ADD, m, emit_number(e, 2)));
-    return keep_nan(e, x, copy_sign(e, y, x));
+    y = copy_sign(e, y, x);
+    return e->is_wide ? y : keep_nan(e, x, y); /* y of a NaN has its bits already */
 }
 
 int emit_erf(struct emitter *e, int x) {

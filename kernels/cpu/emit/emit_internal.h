@@ -68,7 +68,7 @@ struct emitter {
     struct vector_op ops[EMIT_MAX_VECTOR_OPS];
     int n_ops, width;
     bool is_wide; /* vectors have 512 bits */
-    int n_turns; /* vectors of an iteration: EMIT_TURNS, or 1 */
+    int n_turns;  /* vectors of an iteration: EMIT_TURNS, or 1 */
     bool is_full;
     uint8_t n_pointers;
     enum emit_division division;

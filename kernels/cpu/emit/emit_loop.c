@@ -46,7 +46,8 @@ static void add_reciprocal(struct emit_loop *l, int pointer) {
     x86_vector(l->a, emit_form_of(l, VECTOR_OP_DIV), l->passing, l->passing,
                emit_in_frame(l, l->one_slots[pointer]), -1);
     l->reciprocal_slots[pointer] = l->n_slots++;
-    x86_vector(l->a, X86_STORE_UPS, l->passing, 0, emit_in_frame(l, l->reciprocal_slots[pointer]), -1);
+    x86_vector(l->a, X86_STORE_UPS, l->passing, 0, emit_in_frame(l, l->reciprocal_slots[pointer]),
+               -1);
 }
 
 static void add_pointers(struct emit_loop *l) {
@@ -78,10 +79,10 @@ static void add_body(struct emit_loop *l) {
 
 void emit_loop(struct emitter *e, struct x86 *a) {
     struct emit_loop l = {.e = e,
-                     .a = a,
-                     .vector_bytes = a->is_wide ? 64 : 32,
-                     .n_registers = a->is_wide ? 31 : 15,
-                     .passing = a->is_wide ? 31 : 15};
+                          .a = a,
+                          .vector_bytes = a->is_wide ? 64 : 32,
+                          .n_registers = a->is_wide ? 31 : 15,
+                          .passing = a->is_wide ? 31 : 15};
     int n_vectors = 0;
     for (int i = 0; i < e->n_ops; i++)
         l.register_of[i] = l.slot_of[i] = -1;

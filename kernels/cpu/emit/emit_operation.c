@@ -59,8 +59,8 @@ static void add_wide_comparison(struct emit_loop *l, const struct vector_op *op)
         mask = take_mask(l, l->at);
     x86_vector(l->a, emit_form_of(l, op->operation), mask, first, last, imm);
     if (mask == EMIT_PASSING_MASK)
-        x86_vector(l->a, l->e->width == 8 ? X86_MOVM2Q : X86_MOVM2D,
-                   emit_take_register(l, l->at), 0, emit_in_register(mask), -1);
+        x86_vector(l->a, l->e->width == 8 ? X86_MOVM2Q : X86_MOVM2D, emit_take_register(l, l->at),
+                   0, emit_in_register(mask), -1);
 }
 
 static void add_blend(struct emit_loop *l, const struct vector_op *op) {
@@ -151,7 +151,8 @@ static void add_shift(struct emit_loop *l, const struct vector_op *op) {
     int source = emit_use_register(l, op->source[0]);
     emit_release_sources(l);
     int result = emit_take_register(l, l->at);
-    x86_vector(l->a, emit_form_of(l, op->operation), how, result, emit_in_register(source), op->imm);
+    x86_vector(l->a, emit_form_of(l, op->operation), how, result, emit_in_register(source),
+               op->imm);
 }
 
 void emit_operation(struct emit_loop *l) {

@@ -24,8 +24,8 @@ static void add_narrow_check(struct emit_loop *l, int dividend) {
     x86_vector(a, X86_PADDD, mask, mask, emit_number_place(l, emit_division_offset(l->e->width)),
                -1);
     x86_vector(a, X86_PABSD, mask, 0, passing, -1);
-    x86_vector(a, X86_PCMPGTD, mask, mask,
-               emit_number_place(l, emit_division_reach(l->e->width)), -1);
+    x86_vector(a, X86_PCMPGTD, mask, mask, emit_number_place(l, emit_division_reach(l->e->width)),
+               -1);
     x86_vector(a, has_halves ? X86_MOVMSKPD : X86_MOVMSKPS, X86_RDI, 0, passing, -1);
     x86_bytes(a, is_any, sizeof(is_any));
     x86_bytes(a, jump_if_any, sizeof(jump_if_any));

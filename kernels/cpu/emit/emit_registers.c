@@ -97,7 +97,8 @@ static void load(struct emit_loop *l, int value, int number) {
         return;
     }
     x86_vector(l->a, emit_form_of(l, VECTOR_OP_LOAD_BOOL), number, 0, emit_element_of(l, op), -1);
-    x86_vector(l->a, emit_form_of(l, VECTOR_OP_GREATER_INT), number, number, emit_number_place(l, 0), -1);
+    x86_vector(l->a, emit_form_of(l, VECTOR_OP_GREATER_INT), number, number,
+               emit_number_place(l, 0), -1);
 }
 
 int emit_use_register(struct emit_loop *l, int value) {
@@ -110,10 +111,19 @@ int emit_use_register(struct emit_loop *l, int value) {
     return number;
 }
 
+static bool has_free(const struct emit_loop *l) {
+    for (int r = 0; r < l->n_registers; r++)
+        if (l->value_in[r] < 0)
+            return true;
+    return false;
+}
+
 struct x86_place emit_use_place(struct emit_loop *l, int value) {
     const struct vector_op *op = &l->e->ops[value];
     bool is_cheap = op->operation == VECTOR_OP_ONE || op->operation == VECTOR_OP_RECIPROCAL ||
                     op->operation == VECTOR_OP_NUMBER;
+    if (is_cheap && l->a->is_wide && op->last_use > l->at && has_free(l))
+        return emit_in_register(emit_use_register(l, value));
     bool may_stay = op->operation != VECTOR_OP_LOAD_BOOL && (is_cheap || op->last_use == l->at);
     if (l->register_of[value] < 0 && may_stay)
         return memory_of(l, value);

@@ -67,8 +67,10 @@ enum emit_division {
 struct emitter {
     struct vector_op ops[EMIT_MAX_VECTOR_OPS];
     int n_ops, width;
-    bool is_wide; /* vectors have 512 bits */
-    int n_turns;  /* vectors of an iteration: EMIT_TURNS, or 1 */
+    bool is_wide;                       /* vectors have 512 bits */
+    int n_turns;                        /* vectors of an iteration: EMIT_TURNS, or 1 */
+    int16_t numbers[X86_MAX_CONSTANTS]; /* the values that are a NUMBER */
+    int n_numbers;
     bool is_full;
     uint8_t n_pointers;
     enum emit_division division;
@@ -107,6 +109,9 @@ uint64_t emit_division_least(int width);
 
 /* Before code is made; for tests. Default: vectors of 512 bits where the processor has them. */
 void emit_set_wide(bool may_be_wide);
+
+/* emit_lower.c: the operations of a run. */
+void emit_lower(struct emitter *e, const struct emit_run *run);
 
 /* emit_loop.c: makes the function of a run. Its arguments are the pointers, operands first, and a
  * number of elements that is a positive multiple of those of n_turns vectors. */

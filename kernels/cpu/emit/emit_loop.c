@@ -68,12 +68,15 @@ static void add_pointers(struct emit_loop *l) {
 }
 
 static void add_body(struct emit_loop *l) {
+    emit_find_uses(l);
     for (l->at = 0; l->at < l->e->n_ops; l->at++) {
         const struct vector_op *op = &l->e->ops[l->at];
+        int first = l->at;
         if (emit_shape_of(op) == VECTOR_QUOTIENT && op->last_use >= 0)
             emit_quotients(l);
         else
             emit_operation(l);
+        emit_pass_uses(l, first);
     }
 }
 

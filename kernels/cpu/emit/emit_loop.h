@@ -20,6 +20,9 @@ struct emit_loop {
     int register_of[EMIT_MAX_VECTOR_OPS]; /* -1: none */
     int slot_of[EMIT_MAX_VECTOR_OPS];     /* in the frame; -1: none */
     int value_in[EMIT_MAX_REGISTERS];     /* -1: the register is free */
+    /* The operation that reads the value next, and the one that reads a source of an operation
+     * after it. EMIT_MAX_VECTOR_OPS: none does */
+    int16_t next_use[EMIT_MAX_VECTOR_OPS], use_after[EMIT_MAX_VECTOR_OPS][3];
     /* A mask that only chooses is in a mask register where vectors have 512 bits. 0: in none */
     uint8_t mask_of[EMIT_MAX_VECTOR_OPS];
     bool is_mask_taken[EMIT_N_MASKS];
@@ -58,6 +61,10 @@ enum vector_shape emit_shape_of(const struct vector_op *op);
 enum x86_form emit_form_of(const struct emit_loop *l, enum vector_operation operation);
 
 struct x86_place emit_element_of(const struct emit_loop *l, const struct vector_op *op);
+
+/* Before the first operation; and after the operations from `from` to l->at. */
+void emit_find_uses(struct emit_loop *l);
+void emit_pass_uses(struct emit_loop *l, int from);
 
 /* A register for the value, after another value has perhaps given its own up. */
 int emit_take_register(struct emit_loop *l, int value);

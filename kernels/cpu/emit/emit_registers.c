@@ -53,12 +53,21 @@ static struct x86_place memory_of(const struct emit_loop *l, int value) {
 
 /* ---- registers ---- */
 
-static int next_use(const struct emit_loop *l, int value) {
-    for (int i = l->at; i <= l->e->ops[value].last_use; i++)
+void emit_find_uses(struct emit_loop *l) {
+    for (int i = 0; i < l->e->n_ops; i++)
+        l->next_use[i] = EMIT_MAX_VECTOR_OPS;
+    for (int i = l->e->n_ops - 1; i >= 0; i--) {
+        const struct vector_op *op = &l->e->ops[i];
+        for (int s = 0; s < op->n_sources; s++)
+            l->use_after[i][s] = l->next_use[op->source[s]];
+        for (int s = 0; s < op->n_sources; s++)
+            l->next_use[op->source[s]] = (int16_t)i;
+    }
+}
+void emit_pass_uses(struct emit_loop *l, int from) {
+    for (int i = from; i <= l->at; i++)
         for (int s = 0; s < l->e->ops[i].n_sources; s++)
-            if (l->e->ops[i].source[s] == value)
-                return i;
-    return EMIT_MAX_VECTOR_OPS;
+            l->next_use[l->e->ops[i].source[s]] = l->use_after[i][s];
 }
 
 static void give_up(struct emit_loop *l, int number) {
@@ -76,7 +85,7 @@ static void give_up(struct emit_loop *l, int number) {
 int emit_take_register(struct emit_loop *l, int value) {
     int found = -1, latest = -1;
     for (int r = 0; r < l->n_registers && (found < 0 || l->value_in[found] >= 0); r++) {
-        int use = l->value_in[r] < 0 ? INT32_MAX : next_use(l, l->value_in[r]);
+        int use = l->value_in[r] < 0 ? INT32_MAX : l->next_use[l->value_in[r]];
         if (l->pinned >> r & 1 || use <= latest)
             continue;
         latest = use;

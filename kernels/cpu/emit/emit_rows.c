@@ -27,17 +27,20 @@ int emit_add(struct emitter *e, enum vector_operation operation, int a, int b, i
                              .imm = (uint8_t)imm,
                              .source = {(int16_t)a, (int16_t)b, (int16_t)c},
                              .last_use = -1};
-    for (int s = 0; s < op->n_sources; s++)
-        e->ops[op->source[s]].last_use = (int16_t)e->n_ops;
     return e->n_ops++;
 }
 
 int emit_bits(struct emitter *e, uint64_t bits) {
-    for (int i = 0; i < e->n_ops; i++)
-        if (e->ops[i].operation == VECTOR_OP_NUMBER && e->ops[i].bits == bits)
-            return i;
+    for (int i = 0; i < e->n_numbers; i++)
+        if (e->ops[e->numbers[i]].bits == bits)
+            return e->numbers[i];
+    if (e->n_numbers == X86_MAX_CONSTANTS) {
+        e->is_full = true;
+        return 0;
+    }
     int value = emit_add(e, VECTOR_OP_NUMBER, -1, -1, -1, 0);
     e->ops[value].bits = bits;
+    e->numbers[e->n_numbers++] = (int16_t)value;
     return value;
 }
 

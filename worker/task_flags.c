@@ -29,6 +29,9 @@ static struct status *set_file_roots(const char *list) {
 }
 
 struct status *task_flags_check(const struct task_flags *flags) {
+    if (flags->gpu_plugin && !*flags->gpu_plugin)
+        return status_invalid("gpu-plugin: the path is empty; without the flag the plugin of this "
+                              "build is used, and with --gpu=off none");
     if (flags->file_root_all)
         file_roots_set_whole();
     else if (flags->file_root)

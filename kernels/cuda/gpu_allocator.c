@@ -50,7 +50,7 @@ static struct status *with_holders(struct gpu_device *gpu, struct status *st) {
     struct str text = STR_INIT;
     gpu_memory_each_used(&gpu->memory, keep_largest, &holders);
     for (int i = 0; i < holders.n; i++)
-        str_addf(&text, "%s%zu bytes by %s", i == 0 ? ", the largest: " : ", ",
+        str_addf(&text, "%s%zu bytes by %s", i == 0 ? "; the largest blocks: " : ", ",
                  holders.largest[i].size_bytes,
                  holders.largest[i].name[0] ? holders.largest[i].name : "a copied value");
     /* If there is less than the limit promises, other processes hold it. */
@@ -62,9 +62,7 @@ static struct status *with_holders(struct gpu_device *gpu, struct status *st) {
         str_addf(&text, "; the driver has %zu of the GPU's %zu bytes left for all processes",
                  free_bytes, total_bytes);
     status_unref(asked);
-    st = status_suffix_take(st, ": %lld of %lld bytes are in use%s",
-                            (long long)atomic_load(&gpu->allocator.in_use_bytes),
-                            (long long)gpu->allocator.limit_bytes, str_text(&text));
+    st = status_suffix_take(st, "%s", str_text(&text));
     str_fini(&text);
     return st;
 }
@@ -135,8 +133,8 @@ struct status *gpu_buffer_try_new(struct gpu_device *gpu, size_t size_bytes, CUs
     return NULL;
 }
 
-struct status *gpu_buffer_new(struct gpu_device *gpu, size_t size_bytes, CUstream stream,
-                              struct buffer **ret, uint64_t *ret_free_number) {
+static struct status *buffer_new(struct gpu_device *gpu, size_t size_bytes, CUstream stream,
+                                 struct buffer **ret, uint64_t *ret_free_number) {
     struct status *st = gpu_buffer_try_new(gpu, size_bytes, stream, ret, ret_free_number);
     if (likely(!st || status_code(st) != STATUS_RESOURCE_EXHAUSTED))
         return st;
@@ -147,11 +145,22 @@ struct status *gpu_buffer_new(struct gpu_device *gpu, size_t size_bytes, CUstrea
     return NULL;
 }
 
+struct status *gpu_buffer_new(struct gpu_device *gpu, size_t size_bytes, CUstream stream,
+                              struct buffer **ret, uint64_t *ret_free_number) {
+    struct status *st = buffer_new(gpu, size_bytes, stream, ret, ret_free_number);
+    if (likely(!st || status_code(st) != STATUS_RESOURCE_EXHAUSTED))
+        return st;
+    return status_suffix_take(st, "; %lld of %lld bytes are in use",
+                              (long long)atomic_load(&gpu->allocator.in_use_bytes),
+                              (long long)gpu->allocator.limit_bytes);
+}
+
+/* Who makes the tensor says how much is in use. */
 static struct status *device_alloc(struct allocator *allocator, size_t size_bytes,
                                    struct buffer **ret) {
     struct gpu_device *gpu = gpu_of_allocator(allocator);
     uint64_t free_number;
-    return gpu_buffer_new(gpu, size_bytes, gpu->compute, ret, &free_number);
+    return buffer_new(gpu, size_bytes, gpu->compute, ret, &free_number);
 }
 
 static struct buffer *device_alloc_buffer(struct allocator *allocator, size_t size_bytes) {

@@ -47,8 +47,8 @@ static void count_calls(struct gpu_memory *memory, uint64_t n) {
     atomic_fetch_add_explicit(&memory->n_calls, n, memory_order_relaxed);
 }
 
-/* Lets one user after the other use a step. Who cannot is left out of all steps that follow. Errors:
- * that of the device itself. */
+/* Lets one user after the other use a step. Who cannot is left out of all steps that follow.
+ * Returns the error of the device itself. */
 static CUresult let_use_one_by_one(struct gpu_memory *memory, CUdeviceptr address,
                                    const CUmemAccessDesc *access, size_t n) {
     const struct driver_api *api = memory->api;

@@ -489,6 +489,9 @@ class TestGpu(harness.TestCase):
                              "--gpu-plugin", "/no/such/plugin.so")
         self.assertIn("gpu: required, but", err)
         self.assertIn("/no/such/plugin.so", err)
+        for name, needed in (("tf-worker", []), ("tf-master", ["--with-worker"])):
+            _, err = self.expect(78, name, *needed, "--listen", "127.0.0.1:0", "--gpu-plugin=")
+            self.assertIn("gpu-plugin: the path is empty", err)
 
     def test_a_gpu_that_cannot_run_the_kernels_is_left_out(self):
         """One that is older than all images, as a display's beside one that computes."""

@@ -100,6 +100,26 @@ class TestGpuOpening(TestCase):
                 self.expect_told(out, why, admin)
                 self.end()
 
+    def buses(self, visible):
+        """The PCI buses of the GPUs that a worker has, in the order of their names."""
+        worker = self.popen([program("tf-worker"), "--listen=127.0.0.1:0"],
+                            {**test_gpu.simulation(N), "CUDA_VISIBLE_DEVICES": visible})
+        log = LineReader(worker.stderr)
+        log.until("serving on")
+        worker.terminate()
+        self.assertEqual(worker.wait(timeout=60), 0)
+        found = re.findall(r"(\S+GPU:\d+): .*pci bus id: 0000:(..):", log.text)
+        self.assertEqual([name for name, _ in found], GPUS[:len(found)])
+        return [int(bus, 16) for _, bus in found]
+
+    def test_visible_devices_restrict_and_order(self):
+        uuid = "GPU-6d696c6c-7261-6365-2d73-696d2d6770"
+        for visible, expected in (("2,0", [3, 1]), ("3,9,1", [4]), ("1, 2", [2, 3]), ("1,x", [2]),
+                                  (f"{uuid}03,0,{uuid}02", [4, 1, 3]), (f"0,{uuid}", [1]),
+                                  ("", []), ("-1", []), ("0,0", [])):
+            with self.subTest(visible):
+                self.assertEqual(self.buses(visible), expected)
+
     @sanitized_too
     def test_a_worker_whose_only_gpu_does_not_open(self):
         fail = f"cuDevicePrimaryCtxRetain:1:{BUSY}"

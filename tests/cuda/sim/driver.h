@@ -72,8 +72,9 @@ CUresult calls_init(void);
 
 struct sim {
     atomic_bool is_initialized;
-    bool is_null; /* no device process, calls return at once */
-    int n_devices;
+    bool is_null;                  /* no device process, calls return at once */
+    int n_devices;                 /* that this process sees */
+    int physical[SIM_MAX_DEVICES]; /* which of the host's devices each of them is */
     uint64_t base, memory;
     const char *name;
     bool has_peers;      /* devices can use each other's memory */
@@ -81,6 +82,11 @@ struct sim {
     int memory_files[SIM_MAX_DEVICES];
 };
 extern struct sim sim;
+
+/* ---- driver_visible.c ---- */
+/* The devices of a CUDA_VISIBLE_DEVICES, as numbers of the host's; returns how many. */
+int devices_visible(const char *list, int n_physical, int *ret_physical);
+void device_uuid(int physical, CUuuid *ret_uuid);
 
 struct CUctx_st {
     int device;

@@ -55,15 +55,27 @@ static CUresult start(void) {
     return CUDA_ERROR_SYSTEM_NOT_READY;
 }
 
+static void see_devices(int n_physical) {
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    sim.n_devices = n_physical;
+    for (int d = 0; d < n_physical; d++)
+        sim.physical[d] = d;
+    if (list != NULL)
+        sim.n_devices = devices_visible(list, n_physical, sim.physical);
+}
+
 static CUresult init(void) {
     const char *mode = getenv("MILLRACE_SIM_MODE"), *name = getenv("MILLRACE_SIM_NAME");
     sim.is_null = mode != NULL && strcmp(mode, "null") == 0;
     sim.has_peers = setting("MILLRACE_SIM_PEERS", 1) != 0;
     sim.rounds_to_tf32 = setting("MILLRACE_SIM_TF32", 0) != 0;
-    sim.n_devices = (int)setting("MILLRACE_SIM_DEVICES", 1);
+    uint64_t n_physical = setting("MILLRACE_SIM_DEVICES", 1);
     sim.memory = setting("MILLRACE_SIM_MEMORY", 2ull << 30) & ~(uint64_t)(SIM_PAGE - 1);
     sim.name = name != NULL ? name : "Simulated GPU";
-    if (sim.n_devices < 1 || sim.n_devices > SIM_MAX_DEVICES)
+    if (n_physical > SIM_MAX_DEVICES)
+        return CUDA_ERROR_NO_DEVICE;
+    see_devices((int)n_physical);
+    if (sim.n_devices < 1)
         return CUDA_ERROR_NO_DEVICE;
     for (int d = 0; d < sim.n_devices; d++) {
         contexts[d].device = d;
@@ -138,15 +150,14 @@ CUresult cuDeviceGetName(char *ret_name, int size, CUdevice device) {
 CUresult cuDeviceGetUuid_v2(CUuuid *ret_uuid, CUdevice device) {
     BEGIN(cuDeviceGetUuid_v2);
     TRY(device_check(device));
-    memcpy(ret_uuid->bytes, "millrace-sim-gpu", sizeof ret_uuid->bytes);
-    ret_uuid->bytes[15] = (char)device;
+    device_uuid(sim.physical[device], ret_uuid);
     return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetPCIBusId(char *ret_id, int size, CUdevice device) {
     BEGIN(cuDeviceGetPCIBusId);
     TRY(device_check(device));
-    snprintf(ret_id, (size_t)size, "0000:%02X:00.0", device + 1);
+    snprintf(ret_id, (size_t)size, "0000:%02X:00.0", sim.physical[device] + 1);
     return CUDA_SUCCESS;
 }
 

@@ -42,10 +42,14 @@ int nvmlInit_v2(void) { return NVML_SUCCESS; }
 
 int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **ret_device) {
     unsigned bus;
-    if (sscanf(bus_id, "0000:%X:00.0", &bus) != 1 || bus < 1 || (int)bus > sim.n_devices)
+    if (sscanf(bus_id, "0000:%X:00.0", &bus) != 1)
         return NVML_NOT_FOUND;
-    *ret_device = (void *)(uintptr_t)bus;
-    return NVML_SUCCESS;
+    for (int d = 0; d < sim.n_devices; d++)
+        if (sim.physical[d] == (int)bus - 1) {
+            *ret_device = (void *)(uintptr_t)(d + 1);
+            return NVML_SUCCESS;
+        }
+    return NVML_NOT_FOUND;
 }
 
 int nvmlEventSetCreate(void **ret_set) {

@@ -72,6 +72,7 @@ CUresult shared_init(void) {
     return result;
 }
 
+/* `device`: one of the host's. */
 static uint64_t used_by_others(int device) {
     uint64_t used = 0;
     for (int i = 0; i < N_SLOTS; i++)
@@ -84,7 +85,7 @@ uint64_t shared_used_by_others(int device) {
     if (shared.slots == NULL)
         return 0;
     lock_all(F_WRLCK);
-    uint64_t used = used_by_others(device);
+    uint64_t used = used_by_others(sim.physical[device]);
     lock_all(F_UNLCK);
     return used;
 }
@@ -93,8 +94,9 @@ bool shared_take(int device, uint64_t size) {
     if (shared.slots == NULL)
         return true;
     lock_all(F_WRLCK);
-    uint64_t *own = &shared.slots[shared.own].used[device];
-    bool is_there = *own + size + used_by_others(device) <= sim.memory;
+    int physical = sim.physical[device];
+    uint64_t *own = &shared.slots[shared.own].used[physical];
+    bool is_there = *own + size + used_by_others(physical) <= sim.memory;
     if (is_there)
         *own += size;
     lock_all(F_UNLCK);
@@ -105,6 +107,6 @@ void shared_give_back(int device, uint64_t size) {
     if (shared.slots == NULL)
         return;
     lock_all(F_WRLCK);
-    shared.slots[shared.own].used[device] -= size;
+    shared.slots[shared.own].used[sim.physical[device]] -= size;
     lock_all(F_UNLCK);
 }

@@ -4,7 +4,8 @@
  * The environment, read by cuInit:
  *   MILLRACE_SIM_COMPILER the host's compiler and its options, for NVRTC's calls
  *   MILLRACE_SIM_KERNELS  shared objects of kernels and host operations, joined by ":"
- *   MILLRACE_SIM_DEVICES  how many devices, 1 to 8 (default 1)
+ *   MILLRACE_SIM_DEVICES  how many devices the host has, 1 to 8 (default 1)
+ *   CUDA_VISIBLE_DEVICES  which of them a process sees, and in which order (driver_visible.c)
  *   MILLRACE_SIM_MEMORY   bytes of memory of each device (default 2 GiB)
  *   MILLRACE_SIM_SHARED   a file by which processes share the memory of their devices: what one
  *                         holds, the others cannot have. Nothing else of the devices is shared

@@ -45,7 +45,7 @@ from scenario_cases import (device_failures, distribution_failures,  # noqa: E40
                             entry_failures, optimizer_failures, variant_failures)
 from sparse_cases import (count_cases, other_cases, repeated_cases,  # noqa: E402
                           sparse_cases)
-from window_cases import qint8_failures, window_cases  # noqa: E402
+from window_cases import far_norm_failures, qint8_failures, window_cases  # noqa: E402
 
 tf1 = tf.compat.v1
 TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 4e-6, "float64": 1e-11,
@@ -239,6 +239,7 @@ def main():
                             ("Variant", variant_failures), ("Function", function_failures),
                             ("RNNWrong", rnn_failures), ("Queue", queue_failures),
                             ("MaxPool/qint8", qint8_failures),
+                            ("BatchNorm/far", far_norm_failures),
                             ("Device", device_failures)):
             if arguments.replays:
                 break

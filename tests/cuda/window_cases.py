@@ -317,6 +317,27 @@ def norm_cases(cases):
                 cases.add(name, normed if is_training else last_only, *operands)
 
 
+def far_norm_failures(target):
+    """A mean that is large beside the deviation costs the variance no precision. (It costs the
+    CPU's.)"""
+    failures = []
+    rng = numpy.random.default_rng(1)
+    for shape, form in (([10, 7, 7, 32], "NHWC"), ([3, 40, 37, 5], "NHWC"), ([9, 3, 8, 8], "NCHW")):
+        n = shape[3 if form == "NHWC" else 1]
+        x = (rng.normal(size=shape) + 30000).astype("float32")
+        with tf.Graph().as_default() as graph, tf.device("/job:worker/task:0/device:GPU:0"):
+            place, ones = tf.compat.v1.placeholder(tf.float32, shape), tf.ones([n])
+            made = RAW.FusedBatchNormV3(x=place, scale=ones, offset=ones, mean=ones, variance=ones,
+                                        data_format=form).batch_variance
+            with tf.compat.v1.Session(target, graph=graph) as session:
+                found = session.run(made, {place: x})
+        axes = (0, 1, 2) if form == "NHWC" else (0, 2, 3)
+        true = x.astype("float64").var(axes, ddof=1)
+        if not numpy.allclose(found, true, 2e-6, 0):
+            failures.append(f"BatchNorm/far/{shape}: {found}, not {true}")
+    return failures
+
+
 def window_cases(cases):
     norm_cases(cases)
     depthwise_cases(cases)

@@ -71,7 +71,8 @@ static struct gpu_grid merge_grid(const struct norm_rows *rows) {
         .n_threads = NORM_MERGE_THREADS};
 }
 
-/* Launches moments, or the sums of a gradient. `first` and `second` become scratch memory. */
+/* Launches moments, or the sums of a gradient. `first`, `second` and `pivot` become scratch memory,
+ * one behind the other. */
 static struct status *sum_chunks(struct kernel_ctx *ctx, const struct device_batch_norm *job,
                                  const struct norm_rows *rows, struct buffer **ret) {
     int64_t n = rows->n_chunks * rows->channels;
@@ -82,9 +83,10 @@ static struct status *sum_chunks(struct kernel_ctx *ctx, const struct device_bat
                           : job->inner == 1 ? FORM_LAST
                                             : FORM_INNER;
     struct gpu_stem *stem = &(job->g ? sums_stems : moments_stems)[form];
-    TRY(gpu_scratch(ctx, (size_t)n * 2 * sizeof(float), ret));
+    TRY(gpu_scratch(ctx, (size_t)(n * 2 + rows->channels) * sizeof(float), ret));
     args.first = (float *)(void *)(*ret)->data;
     args.second = args.first + n;
+    args.pivot = args.second + n;
     return engine_launch(ctx, stem, gpu_dtype_suffix(job->dtype), chunks_grid(rows), &args);
 }
 
@@ -130,6 +132,7 @@ struct status *engine_batch_norm(struct kernel_ctx *ctx, const struct device_bat
         TRY_OUT(sum_chunks(ctx, job, &rows, &chunks));
         args.first = (const float *)(const void *)chunks->data;
         args.second = args.first + rows.n_chunks * rows.channels;
+        args.pivot = args.second + rows.n_chunks * rows.channels;
     }
     TRY_OUT(gpu_scratch(ctx, (size_t)rows.channels * sizeof(float), &factor));
     args.factor = (float *)(void *)factor->data;

@@ -60,7 +60,7 @@ template <bool INNER> struct norm_share {
 /* n numbers: their mean, and the squares around it. */
 struct norm_moment {
     float n, mean, squares;
-    /* Chan's formula: a large mean costs no precision. */
+    /* Chan's formula. */
     __device__ void merge(const norm_moment &other) {
         float total = n + other.n, step = other.mean - mean;
         if (other.n == 0)
@@ -71,11 +71,13 @@ struct norm_moment {
     }
 };
 
-__device__ static inline norm_moment norm_moment_of(const float *values, int n) {
+__device__ static inline norm_moment norm_moment_of(float *values, float pivot, int n) {
     norm_moment found = {(float)n, 0, 0};
     float sum = 0;
-    for (int i = 0; i < NORM_TILE; i++)
-        sum += values[i]; /* zeros behind the last */
+    for (int i = 0; i < NORM_TILE; i++) {
+        values[i] = i < n ? values[i] - pivot : 0;
+        sum += values[i];
+    }
     found.mean = n ? sum / found.n : 0;
     for (int i = 0; i < NORM_TILE; i++) {
         float distance = i < n ? values[i] - found.mean : 0;
@@ -89,13 +91,17 @@ __device__ static inline void norm_moments(const norm_chunks_args &args) {
     __shared__ norm_moment shared[NORM_THREADS];
     norm_share<INNER> share(args.rows);
     norm_moment all = {0, 0, 0};
-    float values[NORM_TILE];
+    const T *x = static_cast<const T *>(args.x);
+    float values[NORM_TILE],
+        pivot = share.is_channel ? norm_pivot((float)x[share.at(args.rows, 0)]) : 0;
     for (int64_t r = share.begin; r < share.end; r += NORM_TILE * share.step) {
-        int n = share.load(args.rows, static_cast<const T *>(args.x), r, values);
-        all.merge(norm_moment_of(values, n));
+        int n = share.load(args.rows, x, r, values);
+        all.merge(norm_moment_of(values, pivot, n));
     }
     norm_tree(shared, args.rows.width, all);
     share.store(args, shared[threadIdx.x].mean, shared[threadIdx.x].squares);
+    if (share.chunk == 0 && share.is_channel && (int)threadIdx.x < args.rows.width)
+        args.pivot[share.channel] = pivot;
 }
 
 /* The sums of g and of g · (x - mean). */
@@ -192,8 +198,10 @@ KERNEL(norm_statistics_f32, norm_statistics_args) {
     __shared__ norm_merged shared[NORM_MERGE_THREADS];
     for (int64_t c = blockIdx.x; c < args.rows.channels; c += gridDim.x) {
         norm_merged found = {0, 0, 0};
-        if (args.is_training && args.rows.n_rows > 0)
+        if (args.is_training && args.rows.n_rows > 0) {
             found = norm_merge_chunks(args, c, shared);
+            found.mean += (double)args.pivot[c];
+        }
         if (threadIdx.x == 0)
             norm_channel(args, c, found);
     }

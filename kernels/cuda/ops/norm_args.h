@@ -29,12 +29,16 @@ struct norm_rows {
     int32_t n_groups;          /* of width channels, or packs */
 };
 
-/* By chunk and channel: mean and squares around it, or without a mean the sums of g and of
- * g · (x - mean). */
+/* By chunk and channel: mean and squares around it, or with g the sums of g and of g · (x - mean).
+ *
+ * The means are those of x - pivot, where the pivot is the channel's first value. A mean that is
+ * much larger than the deviation, 256 for numbers from 256 to 257, is rounded to 3e-5; and such an
+ * error of a chunk's mean is one of the variance when means are merged. */
 struct norm_chunks_args {
     const void *x, *g;
     const float *mean;
     float *first, *second; /* [n_chunks, channels] */
+    float *pivot;          /* [channels], without g */
     struct norm_rows rows;
 };
 
@@ -44,7 +48,7 @@ struct norm_line {
 };
 
 struct norm_statistics_args {
-    const float *first, *second; /* as above */
+    const float *first, *second, *pivot; /* as above */
     const float *scale, *mean, *variance;
     float *out[4]; /* moving mean and variance, mean and variance */
     float *factor; /* scale / √(variance + epsilon) */

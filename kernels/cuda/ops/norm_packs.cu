@@ -78,6 +78,11 @@ struct norm_place {
             ret[i] = i < n ? norm_load<ALIGNED>(from + i * step) : none;
         }
     }
+    __device__ void store_pivot(const norm_chunks_args &args, const norm_four &pivot) const {
+        if (is_pack && (int)threadIdx.x < args.rows.width)
+            for (int k = 0; k < NORM_VECTOR; k++)
+                args.pivot[pack * NORM_VECTOR + k] = pivot.at[k];
+    }
     __device__ void store(const norm_chunks_args &args, const norm_four &first,
                           const norm_four &second) const {
         if (!is_pack || (int)threadIdx.x >= args.rows.width)
@@ -99,7 +104,7 @@ struct norm_place {
 struct norm_moments_of_four {
     float n;
     norm_four mean, squares;
-    /* Chan's formula: a large mean costs no precision. */
+    /* Chan's formula. */
     __device__ void merge(const norm_moments_of_four &other) {
         float total = n + other.n, part = other.n / total, weight = n * part;
         if (other.n == 0)
@@ -113,12 +118,16 @@ struct norm_moments_of_four {
     }
 };
 
-/* Of NORM_TILE numbers, of which n count and the others are 0. */
-__device__ static inline norm_moments_of_four norm_moments_of(const norm_four *values, int n) {
+/* Of NORM_TILE numbers less the pivot, of which n count. */
+__device__ static inline norm_moments_of_four norm_moments_of(norm_four *values,
+                                                              const norm_four &pivot, int n) {
     norm_moments_of_four found = {(float)n, {}, {}};
     for (int k = 0; k < NORM_VECTOR; k++) {
         float sum = 0;
-        NORM_UNROLL for (int i = 0; i < NORM_TILE; i++) sum += values[i].at[k];
+        NORM_UNROLL for (int i = 0; i < NORM_TILE; i++) {
+            values[i].at[k] = i < n ? values[i].at[k] - pivot.at[k] : 0;
+            sum += values[i].at[k];
+        }
         found.mean.at[k] = n == NORM_TILE ? sum * (1.0f / NORM_TILE) : sum / found.n;
         NORM_UNROLL for (int i = 0; i < NORM_TILE; i++) {
             float distance = i < n ? values[i].at[k] - found.mean.at[k] : 0;
@@ -133,14 +142,21 @@ __device__ static inline void norm_packs_moments(const norm_chunks_args &args) {
     __shared__ norm_moments_of_four shared[NORM_THREADS];
     norm_place place(args.rows);
     norm_moments_of_four all = {0, {}, {}};
-    norm_four values[NORM_TILE];
-    const T *x = static_cast<const T *>(args.x) + place.first;
+    norm_four values[NORM_TILE], pivot = {};
+    const T *x = static_cast<const T *>(args.x);
+    if (place.is_pack)
+        pivot = norm_load<ALIGNED>(x + place.pack * NORM_VECTOR);
+    for (int k = 0; k < NORM_VECTOR; k++)
+        pivot.at[k] = norm_pivot(pivot.at[k]);
+    x += place.first;
     for (int n = place.n_rows; n > 0; n -= NORM_TILE, x += NORM_TILE * place.step) {
         place.load<ALIGNED, NORM_TILE>(x, n, values);
-        all.merge(norm_moments_of(values, n < NORM_TILE ? n : (int)NORM_TILE));
+        all.merge(norm_moments_of(values, pivot, n < NORM_TILE ? n : (int)NORM_TILE));
     }
     norm_tree(shared, args.rows.width, all);
     place.store(args, shared[threadIdx.x].mean, shared[threadIdx.x].squares);
+    if (place.chunk == 0)
+        place.store_pivot(args, pivot);
 }
 
 /* The sums of g and of g · (x - mean). */

@@ -1,8 +1,12 @@
-/* How the threads of a block merge what they have found for the same channels. Device code only. */
+/* What norm.cu and norm_packs.cu share: pivots, and how the threads of a block merge what they have
+ * found for the same channels. Device code only. */
 #ifndef MILLRACE_KERNELS_CUDA_OPS_NORM_TREE_H
 #define MILLRACE_KERNELS_CUDA_OPS_NORM_TREE_H
 
 #include "kernels/cuda/ops/norm_args.h"
+
+/* The pivot of a channel with the first value x: x, unless x - pivot could overflow. */
+__device__ static inline float norm_pivot(float x) { return fabsf(x) < 1e37f ? x : 0; }
 
 /* Merges `mine` of all threads whose numbers are equal modulo `width`, in an order that the width
  * decides. Every thread of the block calls it; the first `width` threads have the results in

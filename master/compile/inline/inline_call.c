@@ -35,8 +35,9 @@ static bool is_at_hand(const struct node *node) {
     return node->n_inputs == 0 && !node_is_call(node) && !node_is_stateful(node);
 }
 
-/* TensorFlow's call takes its inputs before it begins: also those that the body does not use, or that
- * only a part uses which is pruned. So their effects happen. What else computes them is left out by pass_waits. */
+/* TensorFlow's call takes its inputs before it begins: also those that the body does not use, or
+ * that only a part of it uses which is pruned. So their effects happen. What else computes them is
+ * left out by pass_waits. */
 static struct status *wait_for_unused(struct inliner *in, const struct inline_call *call,
                                       const struct body *body, struct replacement *ret) {
     struct node **unused = arena_array(&in->c->arena, struct node *, body->n_args + 1), *join;

@@ -69,7 +69,8 @@ class TestPlacement(TestCase):
         self.assertEqual(code, 0, err)
         result = json.loads(out.splitlines()[-1])
         self.assertEqual(result["right values"], [True] * 5)
-        self.assertEqual(result["tasks"], {"asked": FIRST, "left": SECOND, "right": SECOND})
+        self.assertEqual(result["tasks"], {"asked": FIRST, "left": SECOND, "right": SECOND,
+                                           "while/loop_cond": SECOND})
         device = json.loads(rc.page(admin, "/statusz")[1])["devices"][0]
         self.assertEqual(device["scale"], 20)
         self.assertGreater(device["rates"]["flops_per_second"], 0)

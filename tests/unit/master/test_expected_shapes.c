@@ -188,7 +188,7 @@ static void a_placeholder_of_any_shape_is_measured_whole(void **state) {
     assert_int_equal(cost_table_n_rows(table), 4);
     expect_shape(&world, "far", "[7,1,2000]");
     cost_table_free(table);
-    table = cost_table_new();
+    world.options.costs = table = cost_table_new();
     note_feed(&world, 0, NULL);
     expect_shape(&world, "far", "[]");
     world_fini(&world);

@@ -10,10 +10,8 @@ the last output of a dead daemon is in the error's text.
 """
 
 import argparse
-import ctypes
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -40,10 +38,9 @@ class ClusterError(Exception):
     """A daemon died, did not start, or kept something that it should have freed."""
 
 
-def _die_with_parent():
-    """A test that is killed leaves no daemons behind."""
-    PR_SET_PDEATHSIG = 1
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+# A test that is killed leaves no daemons behind. By a program of its own: Python code between fork
+# and exec would run beside what is left of TensorFlow's and gRPC's threads, which may abort there.
+DIES_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 
 
 class Daemon:
@@ -53,8 +50,8 @@ class Daemon:
         self.log_path = os.path.join(directory, name + ".log")
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [*arguments, "--listen", "127.0.0.1:0", "--port-file", self.port_file],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_die_with_parent,
+                [*DIES_WITH_PARENT, *arguments, "--listen", "127.0.0.1:0", "--port-file",
+                 self.port_file], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
         self.port = self.admin_port = None
 
@@ -65,7 +62,7 @@ class Daemon:
         os.unlink(self.port_file)
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log, preexec_fn=_die_with_parent)
+                                            stderr=log)
         self.wait_until_ready()
 
     def log_tail(self, n_lines=30):

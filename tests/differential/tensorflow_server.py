@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 
-from cluster import _die_with_parent
+from cluster import DIES_WITH_PARENT
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SERVE = """
@@ -36,9 +36,9 @@ class TensorFlowServer:
 
     def start(self):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVE], cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            preexec_fn=_die_with_parent, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            [*DIES_WITH_PARENT, sys.executable, "-c", SERVE], cwd=HERE, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
         )  # fmt: skip
         self.port = int(self.process.stdout.readline())
 

@@ -42,7 +42,7 @@ class TestOutputs(PagesCase):
             self.until(is_measured, "nothing is measured")
         rows = json.loads(self.expect(0, "tfctl", "costs", "--admin", admin)[0])
         out, _ = self.expect(0, "tfctl", "costs", "--output", "text", "--admin", admin)
-        self.assertRegex(out, r"^\d[\d.]* [nµm]s in \d+ executions: .*AddV2")
+        self.assertRegex(out, r"(?m)^\d[\d.]* [nµm]s in \d+ executions: .*AddV2")
         self.assertEqual(len(out.splitlines()), len(rows))
 
 

@@ -29,24 +29,14 @@ static int64_t read_allocation(struct span in) {
     return size_bytes;
 }
 
-/* NodeOutput {slot 1, tensor_description 3 {shape 2, allocation_description 4}} */
 static void read_output(struct span in, struct measured *into) {
-    struct proto_field field;
-    struct span description = {"", 0}, shape = {"", 0};
-    int64_t size_bytes = -1;
-    while (proto_next(&in, &field) > 0)
-        if (proto_field_is(&field, 1, 0) && field.value != 0)
-            return;
-        else if (proto_field_is(&field, 3, 2))
-            description = field.bytes;
-    while (proto_next(&description, &field) > 0)
-        if (proto_field_is(&field, 2, 2))
-            shape = field.bytes;
-        else if (proto_field_is(&field, 4, 2))
-            size_bytes = read_allocation(field.bytes);
-    if (size_bytes > into->size_bytes && proto_is_message(shape)) {
+    struct trace_output output;
+    if (!trace_read_output(in, &output))
+        return;
+    int64_t size_bytes = read_allocation(output.allocation);
+    if (size_bytes > into->size_bytes && proto_is_message(output.shape)) {
         into->size_bytes = size_bytes;
-        into->shape = shape;
+        into->shape = output.shape;
     }
 }
 

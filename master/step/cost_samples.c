@@ -27,21 +27,13 @@ bool cost_sample_is_due(const struct compiled *compiled, struct last_sample last
     return compiled->n_costs > 0 && unsampled_ns / SAMPLE_EVERY >= MAX(reckoned_ns, last.ns);
 }
 
-/* NodeOutput {slot 1, tensor_description 3 {shape 2}} */
 static void read_output(struct span in, struct sample *sample) {
-    struct proto_field field;
-    struct span description = {"", 0}, shape = {"", 0};
+    struct trace_output output;
     int64_t dims[SHAPE_MAX_RANK];
     int rank = 0;
-    while (proto_next(&in, &field) > 0)
-        if (proto_field_is(&field, 1, 0) && field.value != 0)
-            return;
-        else if (proto_field_is(&field, 3, 2))
-            description = field.bytes;
-    while (proto_next(&description, &field) > 0)
-        if (proto_field_is(&field, 2, 2))
-            shape = field.bytes;
-    if (!proto_read_shape(shape, dims, &rank) || rank < 0 || rank > TENSOR_INLINE_RANK ||
+    if (!trace_read_output(in, &output))
+        return;
+    if (!proto_read_shape(output.shape, dims, &rank) || rank < 0 || rank > TENSOR_INLINE_RANK ||
         (sample->n_sized > 0 && rank != sample->rank))
         return;
     for (int d = 0; d < rank; d++)

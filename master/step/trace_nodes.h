@@ -17,4 +17,28 @@ static inline void trace_for_each_node(struct span trace, const struct strmap *b
                 read(node.bytes, by_name);
 }
 
+/* What a NodeOutput message says of its value: a TensorShapeProto and an AllocationDescription,
+ * which are empty where it says nothing. */
+struct trace_output {
+    struct span shape, allocation;
+};
+/* NodeOutput {slot 1, tensor_description 3 {shape 2, allocation_description 4}}. False: it is of
+ * another output than 0. */
+static inline bool trace_read_output(struct span in, struct trace_output *ret) {
+    struct proto_field field;
+    struct span description = {"", 0};
+    *ret = (struct trace_output){{"", 0}, {"", 0}};
+    while (proto_next(&in, &field) > 0)
+        if (proto_field_is(&field, 1, 0) && field.value != 0)
+            return false;
+        else if (proto_field_is(&field, 3, 2))
+            description = field.bytes;
+    while (proto_next(&description, &field) > 0)
+        if (proto_field_is(&field, 2, 2))
+            ret->shape = field.bytes;
+        else if (proto_field_is(&field, 4, 2))
+            ret->allocation = field.bytes;
+    return true;
+}
+
 #endif

@@ -24,8 +24,7 @@ void cost_estimates_init(struct cost_estimates *estimates, struct compilation *c
 /* The time of one execution of the node on the device, with its dispatch. */
 double cost_estimate_ns(struct cost_estimates *estimates, const struct node *node,
                         const struct device_info *device);
-/* The size of a value. Sizes that are not static are expected ones
- * (expected_shapes.h). */
+/* The size of a value. Sizes that are not static are expected ones (expected_shapes.h). */
 double cost_estimate_bytes(const struct cost_estimates *estimates, const struct node *node,
                            int output);
 /* What a value costs from device `a` to device `b`. */

@@ -40,13 +40,20 @@ static const char *own_key(const struct compilation *c, const struct graph_shape
     return key_of(arena, has_guesses(c, node) ? &c->shapes : expected, node, device_type);
 }
 
+/* `key` is its own_key. */
+static double measured_ns(const struct compilation *c, const struct graph_shapes *expected,
+                          struct arena *scratch, const struct node *node, const char *device_type,
+                          const char *key) {
+    double ns = cost_table_find(c->options->costs, key);
+    if (ns > 0 || expected == &c->shapes || has_guesses(c, node))
+        return ns;
+    return cost_table_find(c->options->costs, key_of(scratch, &c->shapes, node, device_type));
+}
+
 double cost_measured_ns(const struct compilation *c, const struct graph_shapes *expected,
                         struct arena *scratch, const struct node *node, const char *device_type) {
-    struct cost_table *table = c->options->costs;
-    double ns = cost_table_find(table, own_key(c, expected, scratch, node, device_type));
-    if (ns > 0 || expected == &c->shapes)
-        return ns;
-    return cost_table_find(table, key_of(scratch, &c->shapes, node, device_type));
+    return measured_ns(c, expected, scratch, node, device_type,
+                       own_key(c, expected, scratch, node, device_type));
 }
 
 /* ---- nodes ---- */
@@ -87,15 +94,15 @@ static struct compiled_cost compiled_cost(struct compilation *c, struct arena *s
     const struct device_info *device = &c->devices->devices[node->placed];
     struct cost cost = estimate(scratch, shapes, node, device->type);
     const char *key = own_key(c, shapes, scratch, node, device->type);
-    double measured_ns = cost_measured_ns(c, shapes, scratch, node, device->type);
+    double known_ns = measured_ns(c, shapes, scratch, node, device->type, key);
     double estimated_ns = device_slowness_ns(&device->slowness, &cost);
     const struct kernel_def *def = kernel_find(node, device->type);
     return (struct compiled_cost){.key = arena_strdup(&c->arena, key),
                                   .slowness = cost.ns > 0 ? estimated_ns / cost.ns : 1,
-                                  .expected_ns = measured_ns > 0 ? measured_ns : cost.ns,
+                                  .expected_ns = known_ns > 0 ? known_ns : cost.ns,
                                   .next = -1,
                                   .is_product = def && (def->flags & KERNEL_PRODUCT),
-                                  .is_measured = measured_ns > 0};
+                                  .is_measured = known_ns > 0};
 }
 
 void cost_rows_find(struct compilation *c) {

@@ -40,6 +40,17 @@ def _command(workers):
     return [os.path.join(BUILD, "bin", "tfctl"), "local", "--workers", str(workers), "--quiet"]
 
 
+_targets = []
+
+
+def status():
+    """What `tfctl status` says of the clusters."""
+    told = [subprocess.run([os.path.join(BUILD, "bin", "tfctl"), "status", "--target", each],
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           check=False).stdout for each in _targets if not IS_TENSORFLOW]
+    return "\n".join(told)
+
+
 @functools.lru_cache()
 def target(workers=1):
     """Starts a cluster. Returns "grpc://127.0.0.1:PORT"."""
@@ -52,4 +63,5 @@ def target(workers=1):
         process.terminate()
         process.communicate()
     atexit.register(stop)
-    return process.stdout.readline().strip()
+    _targets.append(process.stdout.readline().strip())
+    return _targets[-1]

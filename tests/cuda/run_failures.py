@@ -91,7 +91,8 @@ def environment(case, report, seed):
            "MILLRACE_STEPS_COPY_THREADS": "1" if seed % 4 == 0 else "3",
            "MILLRACE_SIM_REPORT": report, "MILLRACE_SIM_COMPILER": COMPILER,
            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "detect_leaks=1")
-                           + ":handle_segv=0:detect_stack_use_after_return=1",
+                           + ":intercept_tls_get_addr=0:handle_segv=0"
+                           + ":detect_stack_use_after_return=1",
            "UBSAN_OPTIONS": os.environ.get("UBSAN_OPTIONS", "")
                             + ":print_stacktrace=1:halt_on_error=1",
            "TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", "") + ":handle_segv=0:halt_on_error=1"

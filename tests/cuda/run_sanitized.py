@@ -65,13 +65,8 @@ SUITES = [
 ]
 
 
-# gcc 12's LeakSanitizer takes a wrong address for the thread-local variables of libraries that the
-# evaluator opens, and ends by a signal of its own.
-OWN_ENVIRONMENT = {"kernels": {"LSAN_OPTIONS": "use_tls=0:print_suppressions=0"}}
-
-
-def environment(kind, reports, suite):
-    """The environment of a suite, whose sanitized programs write their reports to a folder."""
+def environment(kind, reports):
+    """The environment of suites, whose sanitized programs write their reports to a folder."""
     build = os.environ.get("MILLRACE_BUILD", f"build-{kind}")
     path = "log_path=" + os.path.join(reports, "report")
     # The library of the simulated device handles SIGSEGV itself. Uses of a stack after its return
@@ -82,11 +77,11 @@ def environment(kind, reports, suite):
             "MILLRACE_KERNELS_BUILD": os.environ.get("MILLRACE_KERNELS_BUILD", "build"),
             "MILLRACE_E2E": "sanitized",
             "GRAPH_EVAL_GPU": os.path.join(ROOT, build, "kernels", "cuda", "millrace-cuda.so"),
-            "ASAN_OPTIONS": f"{common}:detect_leaks=1",
+            # tests/run.py says why without __tls_get_addr
+            "ASAN_OPTIONS": f"{common}:detect_leaks=1:intercept_tls_get_addr=0",
             "UBSAN_OPTIONS": f"print_stacktrace=1:halt_on_error=1:{path}",
             "TSAN_OPTIONS": f"{common}:halt_on_error=1:suppressions="
-                            + os.path.join(ROOT, "tests", "tsan.supp"),
-            **OWN_ENVIRONMENT.get(suite.name, {})}
+                            + os.path.join(ROOT, "tests", "tsan.supp")}
 
 
 def run(command, env, timeout_s):
@@ -117,7 +112,7 @@ def run_unit_tests(env, timeout_s):
 def run_suite(suite, kind, flags, is_long):
     """(passed, failed, skipped) of a suite, whose output is printed if something failed."""
     with tempfile.TemporaryDirectory() as reports:
-        env = environment(kind, reports, suite)
+        env = environment(kind, reports)
         if suite.script:
             command = [*((*SIMULATED, str(suite.n_gpus), "--") if suite.n_gpus else ()), PYTHON,
                        os.path.join(ROOT, "tests", suite.script), *flags]

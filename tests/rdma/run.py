@@ -202,7 +202,7 @@ run_case() {
 
 
 def make_script(cases, keep):
-    script = ("export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 "
+    script = ("export ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0 "
               "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1\n" + SCRIPT)
     script += f"KEEP={'1' if keep else ''}\n"
     for i, (_, _, command) in enumerate(cases, 1):

@@ -721,9 +721,10 @@ class TestSyncReplicas(Models):
         m.step(targets=[replica.init for replica in m.replicas])
         return m
 
-    def train(self, m, replica, gradients):
+    def train(self, m, replica, gradients, together=None):
         """Starts a thread with a session of its own. Its errors are in the list that is returned,
-        after the thread."""
+        after the thread. A token is anybody's: replicas that shall take one each per update begin
+        their steps `together`, by a threading.Barrier."""
         errors = []
 
         def run():
@@ -731,6 +732,8 @@ class TestSyncReplicas(Models):
             session = own.session(target())
             try:
                 for value in gradients:
+                    if together:
+                        together.wait()
                     own.run(session, [], [(m.feed, own.tensor(FLOAT, [], [value]))],
                             [m.replicas[replica].train])
             except Refused as e:
@@ -742,7 +745,8 @@ class TestSyncReplicas(Models):
 
     def test_means_of_all_replicas(self):
         m = self.built(2, 2)
-        threads = [self.train(m, i, [4 * i + k for k in range(3)]) for i in range(2)]
+        together = threading.Barrier(2)
+        threads = [self.train(m, i, [4 * i + k for k in range(3)], together) for i in range(2)]
         for k in range(3):
             m.step(targets=[m.update])
         for thread, errors in threads:

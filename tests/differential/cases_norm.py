@@ -128,6 +128,14 @@ def local_response():
                                   output_image=y, **attrs)]
 
             yield f"LRNGrad/{dtype}/{shape}{radius},{bias},{alpha},{beta}", build, options
+    # windows of ones beside a large value, whose square must not take their digits away
+    spike = numpy.ones((1, 1, 2, 60), "float32")
+    spike[0, 0, 0, 0] = spike[0, 0, 1, 30] = 1e15
+    for radius in (3, 10, 25, 70):
+        attrs = {"depth_radius": radius, "bias": 1.0, "alpha": 1.0, "beta": 0.5}
+        yield f"LRN/spike/{radius}", *case("LRN", {"input": spike}, **attrs)
+        inputs = {"input_grads": spike, "input_image": spike**0, "output_image": spike**0}
+        yield f"LRNGrad/spike/{radius}", *case("LRNGrad", inputs, {"rtol": 1e-5}, **attrs)
     for a, b, c in (((2, 3, 4), (2, 3, 4), (2, 3, 4)), ((2, 3, 4, 5), (2, 3, 4, 4), (2, 3, 4, 5)),
                     ((2, 3, 4, 5), (2, 3, 4, 5), (2, 3, 4, 1))):
         inputs = {"input_grads": numpy.ones(a, "float32"), "input_image": numpy.ones(b, "float32"),

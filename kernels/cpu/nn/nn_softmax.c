@@ -20,7 +20,7 @@
 #include "kernels/support/reduction_checks.h"
 #include "kernels/support/vmath.h"
 
-enum { ROW_PIECE = 1 << 18 }; /* elements that take less than a millisecond */
+enum { ROW_TILE = 1 << 11, ROW_PIECE = 1 << 18 /* takes less than a millisecond */ };
 
 #define T float
 #define ROW(f) f##_f32

@@ -64,17 +64,42 @@ static void inverse_powers(const float *norms, float beta, int64_t n, float *pow
     }
 }
 
-/* sums[c] = Σ v around c, within [0, n). Narrow windows are summed directly, wide ones by running
- * sums in double precision. */
+/* The sums of wide windows, in double precision. A window consists of the end of a block of its
+ * width and the begin of the next one. So nothing is subtracted: differences of running sums would
+ * lose the digits of windows beside large values. `suffix` has room for n numbers, which are the
+ * sums from each place to the end of its block. */
+static void wide_sums(const float *restrict v, int64_t n, int64_t radius, double *restrict suffix,
+                      float *restrict sums) {
+    int64_t width = 2 * radius + 1, block = 0, end = 0; /* of `prefix`: [block, end) */
+    double prefix = 0;
+    /* only windows that begin behind 0 need it */
+    for (int64_t begin = 0; begin < n && radius < n - 1; begin += width) {
+        double sum = 0;
+        for (int64_t c = MIN(begin + width, n) - 1; c >= begin; c--)
+            suffix[c] = sum += (double)v[c];
+    }
+    for (int64_t c = 0; c < n; c++) {
+        for (; end < MIN(c + radius + 1, n); end++) {
+            if (end == block + width) {
+                block = end;
+                prefix = 0;
+            }
+            prefix += (double)v[end];
+        }
+        int64_t first = MAX(c - radius, 0);
+        if (first < block)
+            sums[c] = (float)(suffix[first] + prefix);
+        else
+            sums[c] = (float)(first == block ? prefix : suffix[first]);
+    }
+}
+
+/* sums[c] = Σ v around c, within [0, n). */
 VECTOR_CLONES
-static void window_sums(const float *restrict v, int64_t n, int64_t radius,
-                        double *restrict running, float *restrict sums) {
+static void window_sums(const float *restrict v, int64_t n, int64_t radius, double *restrict suffix,
+                        float *restrict sums) {
     if (radius > NARROW_RADIUS) {
-        running[0] = 0;
-        for (int64_t c = 0; c < n; c++)
-            running[c + 1] = running[c] + (double)v[c];
-        for (int64_t c = 0; c < n; c++)
-            sums[c] = (float)(running[MIN(c + radius + 1, n)] - running[MAX(c - radius, 0)]);
+        wide_sums(v, n, radius, suffix, sums);
         return;
     }
     memcpy(sums, v, (size_t)n * sizeof(*sums));
@@ -88,7 +113,7 @@ static void window_sums(const float *restrict v, int64_t n, int64_t radius,
 
 /* The buffers of one share. */
 struct lrn_buffers {
-    double *running;
+    double *suffix;
     float *norms, *powers, *terms;
 };
 
@@ -99,7 +124,7 @@ static void find_norms(const struct lrn_job *job, const float *in, const struct 
     float *terms = b->terms, *norms = b->norms;
     for (int64_t c = 0; c < depth; c++)
         terms[c] = in[c] * in[c];
-    window_sums(terms, depth, MIN(job->state->radius, depth), b->running, norms);
+    window_sums(terms, depth, MIN(job->state->radius, depth), b->suffix, norms);
     for (int64_t c = 0; c < depth; c++)
         norms[c] = bias + alpha * norms[c];
     inverse_powers(norms, job->state->beta, depth, b->powers);
@@ -123,7 +148,7 @@ static void backward_pixel(const struct lrn_job *job, int64_t pixel, const struc
           twice = -2 * job->state->alpha * job->state->beta;
     _Pragma("GCC ivdep") for (int64_t c = 0; c < depth; c++) terms[c] =
         gradient[c] * out[c] / b->norms[c];
-    window_sums(terms, depth, MIN(job->state->radius, depth), b->running, around);
+    window_sums(terms, depth, MIN(job->state->radius, depth), b->suffix, around);
     _Pragma("GCC ivdep") for (int64_t c = 0; c < depth; c++) result[c] =
         gradient[c] * powers[c] + twice * in[c] * around[c];
 }
@@ -132,7 +157,7 @@ static void pixels_range(void *arg, int64_t begin, int64_t end) {
     struct lrn_job *job = arg;
     struct tensor scratch = TENSOR_INIT;
     struct lrn_buffers b;
-    struct status *st = scratch_new(job->ctx, DT_DOUBLE, job->depth + 1, 3, &scratch, &b.running),
+    struct status *st = scratch_new(job->ctx, DT_DOUBLE, job->depth, 3, &scratch, &b.suffix),
                   *none = NULL;
     if (st) {
         if (!__atomic_compare_exchange_n(&job->failure, &none, st, false, __ATOMIC_ACQ_REL,
@@ -140,7 +165,7 @@ static void pixels_range(void *arg, int64_t begin, int64_t end) {
             status_unref(st);
         return;
     }
-    b.norms = (float *)(void *)(b.running + job->depth + 1);
+    b.norms = (float *)(void *)(b.suffix + job->depth);
     b.powers = b.norms + job->depth;
     b.terms = b.powers + job->depth;
     for (; begin < end; begin++) {

@@ -201,6 +201,106 @@ static void test_vmath_is_within_two_ulps(void **state) {
                 vexp_f64(-INFINITY) == 0 && vexpm1_low_f64(-INFINITY) == -1);
 }
 
+/* ---- long rows ---- */
+
+enum { LONG_ROW = 1000000 };
+
+/* e^x is 1 once, and then a tenth: a sum of tenths is rounded to the same side for long. */
+static void fill_long_row(struct tensor *t) {
+    assert_null(
+        tensor_new(allocator_host(), DT_FLOAT, (struct shape){2, (int64_t[]){1, LONG_ROW}}, t));
+    for (int64_t i = 0; i < LONG_ROW; i++)
+        ((float *)tensor_data(t))[i] = i == 0 ? 0 : logf(0.1f);
+}
+
+/* Σ e^x, in double precision. */
+static double long_row_sum(const struct tensor *t) {
+    double sum = 0;
+    for (int64_t i = 0; i < LONG_ROW; i++)
+        sum += exp((double)((const float *)tensor_cdata(t))[i]);
+    return sum;
+}
+
+static void test_a_long_softmax_keeps_its_digits(void **state) {
+    struct single s;
+    single_init(&s, pooled[1], NULL);
+    fill_long_row(&s.inputs[0]);
+    double sum = long_row_sum(&s.inputs[0]);
+    single_run(&s);
+    double got = (double)((const float *)tensor_cdata(&s.outputs[0]))[0];
+
+    assert_true(fabs(got * sum - 1) < 5e-6);
+    single_fini(&s);
+}
+
+static void test_a_long_cross_entropy_keeps_its_digits(void **state) {
+    struct single s;
+    double wanted = 0;
+    single_init(&s,
+                "a = Placeholder() {dtype=float}\nb = Placeholder() {dtype=float}\n"
+                "r = SoftmaxCrossEntropyWithLogits(a, b) {T=float}",
+                NULL);
+    fill_long_row(&s.inputs[0]);
+    fill_long_row(&s.inputs[1]);
+    double log_sum = log(long_row_sum(&s.inputs[0]));
+    for (int64_t i = 0; i < LONG_ROW; i++) {
+        float *label = (float *)tensor_data(&s.inputs[1]) + i;
+        double x = (double)*label;
+        *label = 0.1f;
+        wanted += (double)*label * (log_sum - x);
+    }
+    single_run(&s);
+    double got = (double)((const float *)tensor_cdata(&s.outputs[0]))[0];
+
+    assert_true(fabs(got / wanted - 1) < 5e-6);
+    single_fini(&s);
+}
+
+/* ---- batch normalisation ---- */
+
+/* 4200 values of each of five channels, 1,000,000 to 1,000,006, whose variance is 4. 512 of them
+ * have no mean that a float holds. */
+#define FAR_VALUES                                                 \
+    "begin = Const() {dtype=int32, value=int32[]{1000000}}\n"      \
+    "seven = Const() {dtype=int32, value=int32[]{7}}\n"            \
+    "zero = Const() {dtype=int32, value=int32[]{0}}\n"             \
+    "end = Const() {dtype=int32, value=int32[]{21000}}\n"          \
+    "step = Const() {dtype=int32, value=int32[]{1}}\n"             \
+    "count = Range(zero, end, step) {Tidx=int32}\n"                \
+    "small = FloorMod(count, seven) {T=int32}\n"                   \
+    "large = AddV2(small, begin) {T=int32}\n"                      \
+    "flat = Cast(large) {SrcT=int32, DstT=float}\n"                \
+    "one = Const() {dtype=float, value=float[5]{1, 1, 1, 1, 1}}\n" \
+    "none = Const() {dtype=float, value=float[0]{}}\n"             \
+    "four = Const() {dtype=float, value=float[]{4}}\n"             \
+    "bound = Const() {dtype=float, value=float[]{4e-6}}\n"
+
+static void far_from_0(const char *format, const char *shape) {
+    struct str text = STR_INIT;
+    str_addf(&text,
+             FAR_VALUES "shape = Const() {dtype=int32, value=%s}\n"
+                        "x = Reshape(flat, shape) {T=float, Tshape=int32}\n"
+                        "r = FusedBatchNormV3(x, one, one, none, none) {T=float, U=float, "
+                        "is_training=true, data_format=\"%s\"}\n"
+                        "off = Sub(r:4, four) {T=float}\n"
+                        "error = Abs(off) {T=float}\n"
+                        "is_small = Less(error, bound) {T=float}",
+             shape, format);
+    kernel_test_run(str_text(&text), "r:3",
+                    "float[5]{1000003, 1000003, 1000003, 1000003, 1000003}");
+    kernel_test_run(str_text(&text), "is_small", "bool[5]{true, true, true, true, true}");
+    str_fini(&text);
+}
+
+static void test_a_variance_far_from_0_keeps_its_digits(void **state) {
+    far_from_0("NHWC", "int32[4]{7, 20, 30, 5}");
+    far_from_0("NHWC", "int32[4]{1, 1, 4200, 5}");
+    far_from_0("NCHW", "int32[4]{1, 5, 60, 70}");
+    far_from_0("NCHW", "int32[4]{60, 5, 7, 10}");
+    far_from_0("NDHWC", "int32[5]{7, 2, 10, 30, 5}");
+    far_from_0("NCDHW", "int32[5]{1, 5, 2, 30, 70}");
+}
+
 /* ---- errors ---- */
 
 static void test_wrong_labels_are_named(void **state) {
@@ -222,6 +322,9 @@ int main(void) {
         cmocka_unit_test(test_top_k_agrees_with_sorting_on_hard_rows),
         cmocka_unit_test(test_nan_is_above_infinity),
         cmocka_unit_test(test_vmath_is_within_two_ulps),
+        cmocka_unit_test(test_a_long_softmax_keeps_its_digits),
+        cmocka_unit_test(test_a_long_cross_entropy_keeps_its_digits),
+        cmocka_unit_test(test_a_variance_far_from_0_keeps_its_digits),
         cmocka_unit_test(test_wrong_labels_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,9 @@ enum {
      * libraries divides (128, 192, 256, 320, 384, 512, 768). So the pieces add the same terms in
      * the same order as one call. */
     TERM_BLOCK = 7680,
+    /* The same for a matrix-vector product. BLAS adds them one after the other, and a long sum
+     * loses precision. */
+    VECTOR_TERMS = 2048,
     PIECE_NS = 10 * 1000 * 1000,
 };
 
@@ -37,11 +40,15 @@ static bool fits_blas(const struct matmul *g) {
     return true;
 }
 
+static bool is_of_vector(enum dtype dtype, const struct matmul *g) {
+    return (matmul_whole_m(g) == 1 || matmul_whole_n(g) == 1) &&
+           (dtype == DT_FLOAT || dtype == DT_DOUBLE);
+}
+
 /* Multiplies a single row or column as a matrix-vector product, which reads the matrix once, where
  * gemm would pack it first. */
 static bool multiply_by_vector(enum dtype dtype, const struct matmul *g, const struct blas *blas) {
-    if ((matmul_whole_m(g) != 1 && matmul_whole_n(g) != 1) ||
-        (dtype != DT_FLOAT && dtype != DT_DOUBLE))
+    if (!is_of_vector(dtype, g))
         return false;
     bool by_row = matmul_whole_m(g) == 1; /* then c' = b' · a' */
     const void *matrix = by_row ? g->b : g->a, *x = by_row ? g->a : g->b;
@@ -219,12 +226,14 @@ static int64_t terms_of_piece(enum dtype dtype, const struct matmul *g) {
 void matmul_run(enum dtype dtype, const struct matmul *g) {
     if (is_large(dtype, g) && matmul_dot(g))
         return;
-    if (likely(g->k < 2 * TERM_BLOCK)) {
+    bool is_vector = is_of_vector(dtype, g);
+    if (likely(g->k < 2 * (is_vector ? VECTOR_TERMS : TERM_BLOCK))) {
         multiply_whole(dtype, g);
         return;
     }
     int64_t size = (int64_t)dtype_size(dtype), a_step = g->trans_a ? g->lda : 1,
-            b_step = g->trans_b ? 1 : g->ldb, terms = terms_of_piece(dtype, g);
+            b_step = g->trans_b ? 1 : g->ldb,
+            terms = is_vector ? VECTOR_TERMS : terms_of_piece(dtype, g);
     struct matmul piece = *g;
     for (int64_t at = 0; at < g->k && (at == 0 || !pool_is_unwanted()); at += piece.k) {
         piece.k = g->k - at < 2 * terms ? g->k - at : terms;

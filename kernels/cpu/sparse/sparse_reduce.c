@@ -108,13 +108,27 @@ static int64_t run_end(const struct reduction *reduction, int64_t begin) {
     return reduction->in.n;
 }
 
-/* Computes one value from a run. half and bfloat16 are rounded once, at the end. */
+static float sum_of_floats(const struct reduction *reduction, int64_t begin, int64_t end) {
+    const float *from = tensor_cdata(reduction->in.values);
+    double sum = (double)from[reduction->order[begin]];
+    for (int64_t i = begin + 1; i < end && pool_goes_on(i); i++)
+        sum += (double)from[reduction->order[i]];
+    return (float)sum;
+}
+
+/* Computes one value from a run. Sums of floats are made in double precision, half and bfloat16 are
+ * rounded once, at the end. */
 static void reduce_run(const struct reduction *reduction, enum update_op op, int64_t begin,
                        int64_t end, char *to) {
     const struct tensor *values = reduction->in.values;
     enum dtype dtype = (enum dtype)values->dtype;
     size_t size = dtype_size(dtype);
     const char *from = tensor_cdata(values);
+    if (dtype == DT_FLOAT && op == UPDATE_ADD) {
+        float sum = sum_of_floats(reduction, begin, end);
+        memcpy(to, &sum, sizeof(sum));
+        return;
+    }
     if (dtype != DT_HALF && dtype != DT_BFLOAT16) {
         memcpy(to, from + (size_t)reduction->order[begin] * size, size);
         for (int64_t i = begin + 1; i < end && pool_goes_on(i); i++)

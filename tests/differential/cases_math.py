@@ -146,6 +146,12 @@ def unary_cases(rng):
                 yield f"{op}/{dtype}/{list(shape)}", lambda op=op, d=dtype, y=y, dy=dy: [
                     apply(op, const(y, d), const(dy, d))], options(
                         dtype, **({} if dtype in HALF else {"rtol": 1e-5}))
+        if op in ("InvGrad", "ReciprocalGrad", "RsqrtGrad", "SqrtGrad"):
+            for dtype in cpu_dtypes(op):  # of a function whose derivative may be infinite
+                y, dy = numpy.meshgrid([0, -0.0, 1, -1, numpy.inf, -numpy.inf, numpy.nan],
+                                       numpy.repeat([0, -0.0], 16))
+                yield f"{op}/{dtype}/no gradient", lambda op=op, d=dtype, y=y, dy=dy: [
+                    apply(op, const(y, d), const(dy, d))], {"bits": True}
         yield f"{op}/sizes", lambda op=op: [apply(op, const([1, 2, 3], "float32"),
                 const([1, 2], "float32"))]
         yield f"{op}/shapes", lambda op=op: [apply(op, const([[1, 2, 3]], "float32"),

@@ -39,8 +39,21 @@ def apply(op, x, y):
     return getattr(RAW, op)(**dict(zip(names, (x, y))))
 
 
+def extremes():
+    """Huge values, and values beside poles."""
+    for op in ("BesselI0e", "BesselI1e", "BesselK0e", "BesselK1e"):
+        yield f"{op}/largest", lambda op=op: [
+            getattr(RAW, op)(x=const([1.5e308, 1.7e308], "float64"))], {"rtol": 1e-12, "atol": 0}
+    yield "Zeta/largest", lambda: [
+        RAW.Zeta(x=const([1e30, 1e300], "float64"), q=const([1, 1.5], "float64"))], {}
+    beside = [-1e-3, -1e-8, -2e-7, -1 - 2**-30, -2 + 2**-30]
+    yield "Digamma/poles", lambda: [RAW.Digamma(x=const(beside, "float64"))], {
+        "rtol": 1e-12, "atol": 0}
+
+
 def cases():
     rng = numpy.random.default_rng(17)
+    yield from extremes()
     for op in ANY + POSITIVE:
         for dtype in cpu_dtypes(op):
             limit = 8 if dtype == "float16" else 20

@@ -211,14 +211,19 @@ LOWER(tanh_grad) {
     int square = two(e, VECTOR_OP_MUL, x[0], x[0]);
     return two(e, VECTOR_OP_MUL, x[1], two(e, VECTOR_OP_SUB, number(e, 1), square));
 }
+/* A gradient of 0 stays 0. */
+static int unless_zero(struct emitter *e, int gradient, int r) {
+    return two(e, VECTOR_OP_AND_NOT, compare(e, gradient, number(e, 0), COMPARE_EQUAL), r);
+}
 LOWER(sqrt_grad) {
-    return two(e, VECTOR_OP_DIV, two(e, VECTOR_OP_MUL, number(e, 0.5), x[1]), x[0]);
+    int half = two(e, VECTOR_OP_MUL, number(e, 0.5), x[1]);
+    return unless_zero(e, x[1], two(e, VECTOR_OP_DIV, half, x[0]));
 }
 LOWER(rsqrt_grad) {
     int r = two(e, VECTOR_OP_MUL, number(e, -0.5), x[1]);
     for (int k = 0; k < 3; k++)
         r = two(e, VECTOR_OP_MUL, r, x[0]);
-    return r;
+    return unless_zero(e, x[1], r);
 }
 
 LOWER(exp) { return emit_exp(e, x[0]); }

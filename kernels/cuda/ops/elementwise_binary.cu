@@ -121,8 +121,9 @@ EACH_BOOL(BINARY, logical_or, (x | y) != 0)
 
 /* ---- gradients of functions, from the function's value x and the gradient y ---- */
 
-EACH_FLOAT(BINARY, reciprocal_grad, -y * x * x)
+/* of roots and reciprocals, whose derivative may be infinite, a gradient of 0 stays 0 */
+EACH_FLOAT(BINARY, reciprocal_grad, y == 0 ? (value)0 : -y * x * x)
 EACH_FLOAT(BINARY, sigmoid_grad, y * x * (1 - x))
 EACH_FLOAT(BINARY, tanh_grad, y * (1 - x * x))
-EACH_FLOAT(BINARY, sqrt_grad, (value)0.5 * y / x)
-EACH_FLOAT(BINARY, rsqrt_grad, (value)-0.5 * y * x * x * x)
+EACH_FLOAT(BINARY, sqrt_grad, y == 0 ? (value)0 : (value)0.5 * y / x)
+EACH_FLOAT(BINARY, rsqrt_grad, y == 0 ? (value)0 : (value)-0.5 * y * x * x * x)

@@ -46,6 +46,8 @@ def extremes():
             getattr(RAW, op)(x=const([1.5e308, 1.7e308], "float64"))], {"rtol": 1e-12, "atol": 0}
     yield "Zeta/largest", lambda: [
         RAW.Zeta(x=const([1e30, 1e300], "float64"), q=const([1, 1.5], "float64"))], {}
+    yield "Igammac/least a", lambda: [RAW.Igammac(a=const([1e-3, 1e-8, 1e-20], "float64"),
+        x=const(1, "float64"))], {"rtol": 1e-10, "atol": 0}
     beside = [-1e-3, -1e-8, -2e-7, -1 - 2**-30, -2 + 2**-30]
     yield "Digamma/poles", lambda: [RAW.Digamma(x=const(beside, "float64"))], {
         "rtol": 1e-12, "atol": 0}

@@ -106,7 +106,8 @@ def suite_check(options):
 
 def long_environment(options):
     """Tells test_worker_cancel at how many points to cancel, test_emit_division by how many numbers
-    to divide all floats, and test_emit_functions of how many floats: a sample, or all."""
+    to divide all floats, test_emit_functions and test_fast_loops of how many floats: a sample, or
+    all."""
     return {"MILLRACE_CANCEL_POINTS": "10000", "MILLRACE_DIVISIONS": "all",
             "MILLRACE_FUNCTIONS": "all"} if options.long else {}
 

@@ -50,6 +50,15 @@ static inline float vmath_fnma_f32(float a, float b, float c) { return c - a * b
 static inline double vmath_fnma_f64(double a, double b, double c) { return c - a * b; }
 #endif
 
+/* square - a², exactly, where `square` is a² rounded. */
+static inline float vmath_square_error_f32(float a, float square) {
+#ifdef __FMA__
+    return vmath_fnma_f32(a, a, square);
+#else
+    return (float)((double)square - (double)a * (double)a);
+#endif
+}
+
 /* x = n·ln 2 + r, for x that have a power of e other than 0 and infinity. 2^n is given as two
  * factors, because n may exceed what one exponent holds. */
 struct vmath_reduced_f32 {

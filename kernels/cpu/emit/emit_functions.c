@@ -102,8 +102,8 @@ static struct reduced reduce(struct emitter *e, int x) {
         .scale2 = emit_add(e, VECTOR_OP_SHIFT_LEFT, rest, -1, -1, of->n_fraction_bits)};
 }
 
-/* y · 2^n for y next to 1. The product with the first factor is exact, so that one instruction that
- * rounds once gives the same bits. */
+/* y · 2^n for y from 2^-6 to 2. The product with the first factor is exact, so that one instruction
+ * that rounds once gives the same bits. */
 static int scale(struct emitter *e, int y, const struct reduced *by) {
     if (e->is_wide)
         return two(e, VECTOR_OP_SCALE, y, by->n);
@@ -160,6 +160,32 @@ int emit_erf(struct emitter *e, int x) {
     int limited = two(e, VECTOR_OP_MIN, amount, emit_number(e, 4));
     int power = exp_within(e, polynomial(e, limited, far, 8));
     int outer = copy_sign(e, two(e, VECTOR_OP_SUB, one, power), x);
+    int is_inner = emit_add(e, VECTOR_OP_COMPARE, amount, one, -1, COMPARE_LESS_EQUAL);
+    int y = emit_add(e, VECTOR_OP_SELECT, outer, inner, is_inner, 0);
+    int is_nan = emit_add(e, VECTOR_OP_COMPARE, x, x, -1, COMPARE_UNORDERED);
+    return emit_add(e, VECTOR_OP_SELECT, y, x, is_nan, 0);
+}
+
+int emit_erfc(struct emitter *e, int x) {
+    static const double near[] = {0x1.390962p-14, -0x1.9d2c40p-11, 0x1.52ef08p-8, -0x1.b7cde4p-6,
+                                  0x1.ce29aep-4,  -0x1.812722p-2,  0x1.06eba6p-3};
+    static const double far[] = {0x1.f16fb2p-4,  -0x1.d897a4p-4, -0x1.ccbc78p-5, 0x1.22313ep-3,
+                                 -0x1.c3bcf2p-4, 0x1.3fa5d8p-5,  0x1.6000f2p-5,  -0x1.bd3652p-4,
+                                 0x1.e735e4p-4,  -0x1.2c1b62p-5, -0x1.5672a8p-3, 0x1.058672p-1};
+    int one = emit_number(e, 1), amount = two(e, VECTOR_OP_AND_NOT, sign_bit(e), x);
+    int p = polynomial(e, two(e, VECTOR_OP_MUL, x, x), near, 7);
+    int inner = mul_sub(e, x, p, two(e, VECTOR_OP_SUB, one, x));
+    int limited = two(e, VECTOR_OP_MIN, amount, emit_number(e, 10.5));
+    int z = two(e, VECTOR_OP_DIV, one, limited);
+    int q = polynomial(e, two(e, VECTOR_OP_SUB, z, emit_number(e, 0.5)), far, 12);
+    int factor = two(e, VECTOR_OP_MUL, z, q), square = two(e, VECTOR_OP_MUL, limited, limited);
+    struct reduced t = reduce(e, two(e, VECTOR_OP_XOR, square, sign_bit(e)));
+    int error = mul_sub(e, limited, limited, square);
+    int em1 = mul_add(e, error, two(e, VECTOR_OP_ADD, t.em1, one), t.em1);
+    int right = scale(e, mul_add(e, em1, factor, factor), &t);
+    int is_below = emit_add(e, VECTOR_OP_COMPARE, x, emit_number(e, 0), -1, COMPARE_LESS);
+    int left = two(e, VECTOR_OP_SUB, emit_number(e, 2), right);
+    int outer = emit_add(e, VECTOR_OP_SELECT, right, left, is_below, 0);
     int is_inner = emit_add(e, VECTOR_OP_COMPARE, amount, one, -1, COMPARE_LESS_EQUAL);
     int y = emit_add(e, VECTOR_OP_SELECT, outer, inner, is_inner, 0);
     int is_nan = emit_add(e, VECTOR_OP_COMPARE, x, x, -1, COMPARE_UNORDERED);

@@ -91,11 +91,13 @@ int emit_row_lower(struct emitter *e, const struct emit_instruction *instruction
 /* For tests: the table's rows. False: there are no more. */
 bool emit_row_at(size_t i, const char **ret_op, dtype_set *ret_in, dtype_set *ret_out);
 
-/* emit_functions.c: exp and similar functions, as vmath.h computes them. erf only of floats. */
+/* emit_functions.c: exp and similar functions, as vmath.h computes them. erf and erfc only of
+ * floats. */
 int emit_exp(struct emitter *e, int x);
 int emit_tanh(struct emitter *e, int x);
 int emit_sigmoid(struct emitter *e, int x);
 int emit_erf(struct emitter *e, int x);
+int emit_erfc(struct emitter *e, int x);
 
 /* emit_division.c: x / c as `division` of the emitter says. */
 int emit_divide(struct emitter *e, int x, int c);

@@ -230,6 +230,7 @@ LOWER(exp) { return emit_exp(e, x[0]); }
 LOWER(tanh) { return emit_tanh(e, x[0]); }
 LOWER(sigmoid) { return emit_sigmoid(e, x[0]); }
 LOWER(erf) { return emit_erf(e, x[0]); }
+LOWER(erfc) { return emit_erfc(e, x[0]); }
 
 /* ---- the table ---- */
 
@@ -296,6 +297,7 @@ static const struct emit_row rows[] = {
     {"SqrtGrad", FLOATS, OWN(sqrt_grad)},          {"RsqrtGrad", FLOATS, OWN(rsqrt_grad)},
     {"Exp", FLOATS, OWN(exp)},                     {"Tanh", FLOATS, OWN(tanh)},
     {"Sigmoid", FLOATS, OWN(sigmoid)},             {"Erf", F32, OWN(erf)},
+    {"Erfc", F32, OWN(erfc)},
 };
 // clang-format on
 

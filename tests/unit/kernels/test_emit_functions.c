@@ -1,5 +1,5 @@
-/* Compiled exp, tanh, sigmoid and erf: the bits of the kernels' loops for AVX2 and for AVX-512,
- * with vectors of 256 and of 512 bits, over all kinds of numbers.
+/* Compiled exp, tanh, sigmoid, erf and erfc: the bits of the kernels' loops for AVX2 and for
+ * AVX-512, with vectors of 256 and of 512 bits, over all kinds of numbers.
  *
  * MILLRACE_FUNCTIONS=all tries all floats (some minutes) instead of each 997th. */
 #include <math.h>
@@ -25,6 +25,7 @@ static const struct function {
     {"Tanh", tanh_loops_avx2, tanh_loops_avx512},
     {"Sigmoid", sigmoid_loops_avx2, sigmoid_loops_avx512},
     {"Erf", erf_loops_avx2, erf_loops_avx512},
+    {"Erfc", erfc_loops_avx2, erfc_loops_avx512},
 #endif
 };
 

@@ -1,5 +1,6 @@
 /* Kernels of Softmax, LogSoftmax and the two cross entropies, row by row. Narrow floats are
- * computed in float. The sums of a row are a tree of its lanes' sums. */
+ * computed in float. The sums of a row are a tree of its lanes' sums, and a lane adds in tiles: a
+ * long sum loses precision. */
 #include "kernels/cuda/ops/device_types.h"
 #include "kernels/cuda/ops/reductions_args.h"
 
@@ -39,6 +40,24 @@ template <class W> struct row_team {
     }
 };
 
+/* A lane's sum. */
+template <class W> struct tiled_sum {
+    enum { TILE = 64 };
+    W tiles, tile;
+    int n;
+
+    __device__ tiled_sum() : tiles(0), tile(0), n(0) {}
+    __device__ void add(W value) {
+        tile += value;
+        if (++n == TILE) {
+            tiles += tile;
+            tile = 0;
+            n = 0;
+        }
+    }
+    __device__ W total() const { return tiles + tile; }
+};
+
 /* How the rows of a launch are read. */
 template <class T> struct softmax_rows {
     typedef typename gpu_wide<T>::type W;
@@ -58,16 +77,17 @@ template <class T> struct softmax_rows {
     /* The greatest number of a row, and the sum of e^(x - greatest). A row without finite numbers
      * has the sum NaN. */
     __device__ W sum_of_powers(W *greatest) const {
-        W top = -(W)INFINITY, sum = 0;
+        W top = -(W)INFINITY;
+        tiled_sum<W> sum;
         for (int64_t i = team.lane; is_row && i < args.n_columns; i += team.n_lanes) {
             W x = at(i);
             top = x > top ? x : top;
         }
         top = team.greatest(top);
         for (int64_t i = team.lane; is_row && i < args.n_columns; i += team.n_lanes)
-            sum += exp(at(i) - top);
+            sum.add(exp(at(i) - top));
         *greatest = top;
-        return team.sum(sum);
+        return team.sum(sum.total());
     }
 };
 
@@ -110,14 +130,15 @@ struct log_softmax_work {
 struct cross_entropy_work {
     template <class T> __device__ void operator()(const softmax_rows<T> &rows, T *out) const {
         typedef typename gpu_wide<T>::type W;
-        W top, sum = rows.sum_of_powers(&top), scale = 1 / sum, log_sum = log(sum), loss = 0;
+        W top, sum = rows.sum_of_powers(&top), scale = 1 / sum, log_sum = log(sum);
+        tiled_sum<W> losses;
         for (int64_t i = rows.team.lane; rows.is_row && i < rows.args.n_columns;
              i += rows.team.n_lanes) {
             W below = rows.at(i) - top, label = rows.label(i);
-            loss += label * (log_sum - below);
+            losses.add(label * (log_sum - below));
             out[i] = (T)(exp(below) * scale - label);
         }
-        loss = rows.team.sum(loss);
+        W loss = rows.team.sum(losses.total());
         if (rows.is_row && rows.team.lane == 0)
             static_cast<T *>(rows.args.loss)[rows.row] = (T)loss;
     }
